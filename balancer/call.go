@@ -98,7 +98,7 @@ var errNotSent = status.Error(codes.Unavailable, "the connection was lost before
 func (c *call) end(info balancer.DoneInfo) {
 	ep, a, isCall := c.conn.ep, c.attempt, c.shard != nil
 	p := ep.policy
-	answered := info.BytesReceived && !endedHere(info.Err)
+	answered := info.BytesReceived && (info.Err == nil || !endedHere(info.Err))
 	if isCall {
 		ep.running.Add(-1)
 		if overdue := c.shard.delete(c); overdue && !answered {

@@ -185,7 +185,10 @@ func (c *Caller) setProperties(p *properties, method string, req any) {
 func (c *client) lastUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if a := attemptFrom(ctx); a != nil {
 		a.called.Store(true)
-		err := c.named(a, invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...))
+		err := invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
+		if err != nil {
+			err = c.named(a, err)
+		}
 		if err == nil || retry.OutcomeOfAttempt(err, retry.Evidence{Sent: a.MaySent(), Answered: a.Answered(), Method: method}) != retry.OutcomeNotExecuted {
 			a.executions.Add(1)
 		}
@@ -195,12 +198,12 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 		a := new(attempt)
 		p := propertiesOf(method, req)
 		c.start(ctx, a, &p)
-		err := c.named(a, invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...))
+		err := invoke(a.ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
 		a.release()
 		if err == nil {
 			return nil
 		}
-		ev, err := a.outcome(method, err)
+		ev, err := a.outcome(method, c.named(a, err))
 		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token {
 			return err
 		}

@@ -167,7 +167,7 @@ type listed struct {
 	Module           *struct{ Path string }
 }
 
-// goList lists packages, in a workspace or with "off" without one.
+// goList lists packages, in the workspace of the repository if workspace is empty, or without one if it is "off".
 func goList(t *testing.T, workspace string, args ...string) []listed {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list", "-json=Name,ImportPath,Imports,Module"}, args...)...)
@@ -221,7 +221,7 @@ func TestPublicPackages(t *testing.T) {
 func publicPackages(t *testing.T) map[string]bool {
 	t.Helper()
 	all := make(map[string]bool)
-	for _, pkg := range goList(t, os.Getenv("GOWORK"),
+	for _, pkg := range goList(t, "",
 		"./...", "./observe/prometheus/...", "./observe/otel/...", "./resolver/kubernetes/...", "./adapters/kratos/...", "./adapters/gozero/...") {
 		dir := strings.TrimPrefix(strings.TrimPrefix(pkg.ImportPath, module), "/")
 		if pkg.Name != "main" && dir != "" && !strings.Contains("/"+dir+"/", "/internal/") {

@@ -181,7 +181,9 @@ func header(h *pb.ResponseHeader) *pb.ResponseHeader {
 
 // push returns how many bytes wait for the caller.
 func (w *watcher) push(r Response) (held int) {
-	r.Header = header(r.Header)
+	if r.Header == nil {
+		r.Header = &pb.ResponseHeader{}
+	}
 	return w.buffer.push(r, w.startDelivery)
 }
 
