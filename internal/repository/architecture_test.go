@@ -118,6 +118,7 @@ var dependencies = map[string]string{
 
 // TestImportsGoDown checks that every package imports only the layers that its own may.
 func TestImportsGoDown(t *testing.T) {
+	atRoot(t)
 	var seen int
 	for _, pkg := range goList(t, "off", "./...") {
 		from := layer(pkg.ImportPath)
@@ -152,6 +153,7 @@ func below(path, folder string) bool { return strings.HasPrefix(path+"/", folder
 // TestDependenciesGrowOnPurpose compares what is compiled into a user's program
 // with the list above, in both directions.
 func TestDependenciesGrowOnPurpose(t *testing.T) {
+	atRoot(t)
 	got := map[string]bool{}
 	for _, pkg := range goList(t, "off", "-deps", "./...") {
 		if pkg.Module != nil && pkg.Module.Path != module {
@@ -203,6 +205,7 @@ var noExample = map[string]string{
 // TestPublicPackages checks that each package that a program can import has an Example, and
 // is listed in doc.go and docs/packages.md, which list no other.
 func TestPublicPackages(t *testing.T) {
+	atRoot(t)
 	public := publicPackages(t)
 	inDoc := mentioned(t, "doc.go", regexp.MustCompile(`(?m)^//   - ([a-z0-9/]+)[,:]`))
 	inPage := mentioned(t, "docs/packages.md", regexp.MustCompile(`\]\(\.\./([a-z0-9/]+)\)`))

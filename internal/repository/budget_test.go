@@ -25,17 +25,17 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5460, 6575},
-	"clientv3":    {23745, 29200},
+	"clientv3":    {23755, 29200},
 	"cmd":         {4805, 2615},
 	"compat":      {920, 886},
 	"conformance": {950, 1355},
 	"etcdtest":    {200, 200},
 	"examples":    {500, 0},
 	"health":      {800, 1530},
-	"internal":    {4475, 6150},
+	"internal":    {4480, 6155},
 	"keepalive":   {500, 1040},
 	"lab":         {11370, 15165},
-	"observe":     {2420, 2385},
+	"observe":     {2445, 2385},
 	"pool":        {2045, 3025},
 	"resolver":    {3980, 4520},
 	"retry":       {1340, 1190},
@@ -52,6 +52,7 @@ type codeLines struct{ code, test int }
 //
 //	go test ./internal/repository -run TestCodeBudget -v
 func TestCodeBudget(t *testing.T) {
+	atRoot(t)
 	counts := make(map[string]codeLines)
 	for _, file := range goFiles(t) {
 		if file.generated {

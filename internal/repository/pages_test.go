@@ -30,6 +30,7 @@ var (
 // TestLinksLeadSomewhere checks that every relative link of a page leads to a file or
 // folder, and its anchor to a heading.
 func TestLinksLeadSomewhere(t *testing.T) {
+	atRoot(t)
 	var links int
 	for page, text := range pages(t) {
 		for _, m := range mdLink.FindAllStringSubmatch(codeSpan.ReplaceAllString(text, "code"), -1) {
@@ -55,6 +56,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 // TestInvariantsNameTests checks that the tests of docs/invariants.md exist in their packages.
 func TestInvariantsNameTests(t *testing.T) {
+	atRoot(t)
 	text, err := os.ReadFile("docs/invariants.md")
 	require.NoError(t, err)
 	_, text, _ = bytes.Cut(text, []byte("\n## "))
@@ -83,6 +85,7 @@ func declarations(t *testing.T, dir string) string {
 
 // TestPagesAreShort bounds what a reader has to read: README, DESIGN and docs, without generated tables.
 func TestPagesAreShort(t *testing.T) {
+	atRoot(t)
 	const maxMap, maxWords = 20 << 10, 27_400
 	design, err := os.Stat("DESIGN.md")
 	require.NoError(t, err)
@@ -140,6 +143,7 @@ var (
 // TestSiteNeedsNoNetwork checks the site that make site has built: its links lead to its own files and headings, or to the web,
 // and it loads nothing from there.
 func TestSiteNeedsNoNetwork(t *testing.T) {
+	atRoot(t)
 	root := os.Getenv("QUORATE_SITE")
 	if root == "" {
 		t.Skip("make site runs it")
@@ -184,6 +188,7 @@ var (
 // compiled. A line with … stands for what a reader does not need; the lines between two of
 // them are together in the test, too.
 func TestSnippetsAreCompiled(t *testing.T) {
+	atRoot(t)
 	var compiled []string
 	for _, file := range goFiles(t) {
 		if file.test() {

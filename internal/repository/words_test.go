@@ -72,6 +72,7 @@ var avoidedWords = map[string]string{
 // TestNamesUseTermsOfTheField checks what is declared, and the names of packages, folders and files,
 // in all modules.
 func TestNamesUseTermsOfTheField(t *testing.T) {
+	atRoot(t)
 	check := func(name, where string) {
 		for _, word := range wordsOf(name) {
 			if term, avoided := avoidedWords[word]; avoided {
@@ -112,6 +113,7 @@ var oddCommentLines = map[string]int{
 
 // TestCommentsUsePlainWords checks the comments of all modules.
 func TestCommentsUsePlainWords(t *testing.T) {
+	atRoot(t)
 	odd := regexp.MustCompile(`(?i)\b(` + strings.Join(oddWords, "|") + `)\b`)
 	found := commentLines(t, odd)
 	for room, lines := range found {
@@ -128,6 +130,7 @@ var needsLock = regexp.MustCompile(`(?i)needs? (the|its) ([a-z]+'s )?locks?\b|ca
 // TestNamesSayWhatNeedsALock checks that a function which needs its caller to hold a lock says so by
 // the suffix Locked of its name, and not in its comment.
 func TestNamesSayWhatNeedsALock(t *testing.T) {
+	atRoot(t)
 	for _, file := range goFiles(t) {
 		for _, group := range file.syntax.Comments {
 			if text := strings.Join(strings.Fields(group.Text()), " "); needsLock.MatchString(text) {
