@@ -21,7 +21,7 @@ test stress: export GORACE = atexit_sleep_ms=0
 # What reads source, evaluates rules or counts memory runs without the race detector; `make stress` has all with it. Some folders below lab/bench have
 # benchmarks and experiments only.
 UNRACED = ./compat/... ./internal/repository ./lab/monitoring ./clientv3/internal/cost
-RACED = $(shell go list work | grep -Ev '/(compat(/.*)?|internal/repository|lab/monitoring|clientv3/internal/cost|lab/bench(/(calls|pools|toolkit))?)$$')
+RACED = $(filter-out $(shell go list $(UNRACED)),$(shell go list work | grep -Ev '/lab/bench(/(calls|pools|toolkit))?$$'))
 
 test: quorate-lab ## the whole test suite: real etcd servers, race detector; packages wait, so there are more at a time than cores
 	go test -race -vet=off -tags noserver -timeout 20m -p 6 $(RACED)
