@@ -66,8 +66,13 @@ const (
 	Relisted
 )
 
+var changeNames = [...]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced", Relisted: "relisted"}
+
 func (t ChangeType) String() string {
-	return map[ChangeType]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced", Relisted: "relisted"}[t]
+	if t < Added || t > Relisted {
+		return fmt.Sprintf("ChangeType(%d)", int(t))
+	}
+	return changeNames[t]
 }
 
 // Change is what a handler receives.

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -23,8 +24,13 @@ const (
 	Denied
 )
 
+var stateNames = [...]string{Loading: "loading", InSync: "in sync", Stale: "stale", Denied: "denied"}
+
 func (s State) String() string {
-	return map[State]string{Loading: "loading", InSync: "in sync", Stale: "stale", Denied: "denied"}[s]
+	if s < Loading || s > Denied {
+		return fmt.Sprintf("State(%d)", int(s))
+	}
+	return stateNames[s]
 }
 
 // Status is the state of a prefix.

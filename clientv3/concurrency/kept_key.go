@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -57,9 +58,14 @@ const (
 	KeyRemoved
 )
 
+var keyStates = [...]string{KeyHeld: "held", KeyLost: "lost", KeySuperseded: "superseded", KeyRemoved: "removed"}
+
 // String returns "held", "lost", "superseded" or "removed".
 func (s KeyState) String() string {
-	return map[KeyState]string{KeyHeld: "held", KeyLost: "lost", KeySuperseded: "superseded", KeyRemoved: "removed"}[s]
+	if int(s) < len(keyStates) && keyStates[s] != "" {
+		return keyStates[s]
+	}
+	return "KeyState(" + strconv.Itoa(int(s)) + ")"
 }
 
 // KeyEvent reports a change of a key's state, or a new reason for the present state.

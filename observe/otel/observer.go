@@ -188,7 +188,12 @@ func (o *Observer) Picked(e observe.Pick) {
 	if !ok {
 		known = o.picksOf(e.Endpoint)
 	}
-	known.(picks)[e.Conn].inc()
+	by := known.(picks)
+	count, ok := by[e.Conn]
+	if !ok {
+		count = by[observe.ConnCalls]
+	}
+	count.inc()
 	o.optionsOfMethod(e.Method).started.inc()
 }
 

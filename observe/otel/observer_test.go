@@ -139,6 +139,7 @@ func TestCountersOfEndpoints(t *testing.T) {
 		{Endpoint: "a", Conn: observe.ConnCalls},
 		{Endpoint: "a", Conn: observe.ConnCalls},
 		{Endpoint: "a", Conn: observe.ConnStreams},
+		{Endpoint: "a"}, // without a class it is a call
 		{Endpoint: "b", Conn: observe.ConnBulk},
 		{Endpoint: "elsewhere", Conn: observe.ConnCalls},
 		{Endpoint: "somewhere", Conn: observe.ConnCalls},
@@ -153,7 +154,7 @@ func TestCountersOfEndpoints(t *testing.T) {
 	o.FailedOver(observe.Failover{From: "elsewhere", To: "a"})
 
 	require.Equal(t, map[string]float64{
-		"picks {attempt} quorate.connection=calls quorate.endpoint.name=a":     2,
+		"picks {attempt} quorate.connection=calls quorate.endpoint.name=a":     3,
 		"picks {attempt} quorate.connection=streams quorate.endpoint.name=a":   1,
 		"picks {attempt} quorate.connection=bulk quorate.endpoint.name=b":      1,
 		"picks {attempt} quorate.connection=calls quorate.endpoint.name=other": 2,

@@ -20,14 +20,20 @@ type collector struct {
 	metrics
 
 	mu        sync.Mutex
-	observers map[*Observer]struct{}          // that have endpoints, or are new
-	attached  map[string]*introspect.Channels // clients and channels, by the label "client"
+	observers map[*Observer]struct{} // that have endpoints, or are new
+	attached  map[string]*attached   // by the label "client"
+}
+
+// attached are clients and channels of one name.
+type attached struct {
+	introspect.Channels
+	n int
 }
 
 // register returns the collector of a registry, which is made with the first client.
 func register(reg prometheus.Registerer) (*collector, error) {
 	c := &collector{
-		metrics: newMetrics(), observers: make(map[*Observer]struct{}), attached: make(map[string]*introspect.Channels),
+		metrics: newMetrics(), observers: make(map[*Observer]struct{}), attached: make(map[string]*attached),
 	}
 	err := reg.Register(c)
 	var known prometheus.AlreadyRegisteredError
@@ -79,10 +85,21 @@ func (c *collector) presentState() map[string][]observe.Metric {
 func (c *collector) attach(client string, source introspect.Source) (detach func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.attached[client] == nil {
-		c.attached[client] = new(introspect.Channels)
+	all := c.attached[client]
+	if all == nil {
+		all = new(attached)
+		c.attached[client] = all
 	}
-	return c.attached[client].Add(source)
+	all.n++
+	remove := all.Add(source)
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		remove()
+		if all.n--; all.n == 0 {
+			delete(c.attached, client)
+		}
+	})
 }
 
 // clientEndpoint is an endpoint of the clients of one name.

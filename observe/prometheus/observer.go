@@ -108,7 +108,14 @@ func (o *Observer) Resolved(e observe.Resolution) {
 }
 
 // Picked counts a pick. For an endpoint that was picked before it allocates nothing.
-func (o *Observer) Picked(e observe.Pick) { o.picksOf(e.Endpoint).by[e.Conn].Inc() }
+func (o *Observer) Picked(e observe.Pick) {
+	by := o.picksOf(e.Endpoint).by
+	count, ok := by[e.Conn]
+	if !ok {
+		count = by[observe.ConnCalls]
+	}
+	count.Inc()
+}
 
 // picksOf returns the picks of an endpoint, and keeps them if the endpoint is one of the client's.
 func (o *Observer) picksOf(endpoint string) *picks {

@@ -120,6 +120,7 @@ func TestCountersOfEndpoints(t *testing.T) {
 	}
 	o.Picked(pick("a", observe.ConnStreams))
 	o.Picked(pick("a", observe.ConnBulk))
+	o.Picked(pick("a", "")) // without a class it is a call
 	o.Picked(pick("elsewhere", observe.ConnCalls))
 	o.Picked(pick("somewhere", observe.ConnCalls))
 	o.StateChanged(health.Change{Endpoint: "b", To: health.Dead})
@@ -128,7 +129,7 @@ func TestCountersOfEndpoints(t *testing.T) {
 	o.Readmitted(observe.Readmission{Endpoint: "b", After: time.Second})
 	o.FailedOver(observe.Failover{Method: rangeMethod, From: "b", To: "a"})
 	require.Equal(t, map[string]float64{
-		"picks_total connection=calls endpoint=a": 3, "picks_total connection=calls endpoint=other": 2,
+		"picks_total connection=calls endpoint=a": 4, "picks_total connection=calls endpoint=other": 2,
 		"picks_total connection=streams endpoint=a": 1, "picks_total connection=streams endpoint=other": 0,
 		"picks_total connection=bulk endpoint=a": 1, "picks_total connection=bulk endpoint=other": 0,
 		"ejections_total endpoint=b reason=unresponsive": 1, "readmissions_total endpoint=b": 1,
