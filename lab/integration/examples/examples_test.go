@@ -116,6 +116,7 @@ func (r *rig) leaders() {
 	bob.says("bob leads")
 	for r.value("examples/plan") != "bob" {
 		require.NoError(r.t, r.ctx.Err())
+		time.Sleep(10 * time.Millisecond)
 	}
 	ann.signal(syscall.SIGCONT)
 	ann.says("ann resigns")
