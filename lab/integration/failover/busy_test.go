@@ -23,7 +23,7 @@ import (
 	"github.com/quorate/quorate/observe"
 )
 
-var busyFor = flag.Duration("busy", 10*time.Second, "for how long TestABusyMachineEjectsNoMember keeps all cores busy")
+var busyFor = flag.Duration("busy", 5*time.Second, "for how long TestABusyMachineEjectsNoMember keeps all cores busy")
 
 // states counts how often an endpoint came into each state.
 type states struct {
