@@ -40,8 +40,8 @@
 //
 //   - A Suspected endpoint whose connection is lost is Unknown: the loss explains the
 //     silence. If the endpoint is gone, the next connection attempt fails.
-//   - A Suspected endpoint many of whose calls failed also needs three pieces of evidence, and both
-//     kinds need up to 24 after relapses.
+//   - An endpoint that is Suspected because many of its calls failed also becomes Serving at the
+//     third in a row. After relapses it takes up to 24 for both states.
 //   - An endpoint that refuses connections is Dead, and stays Dead once it accepts them: a
 //     member that was just started accepts connections long before it serves.
 //   - A Restricted endpoint that is Degrading stays Restricted: it serves the same calls.

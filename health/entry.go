@@ -166,6 +166,9 @@ func (e *Entry) Connections() int { return int(e.connections.Load()) }
 // one user at a time, until that user calls StopProbing.
 func (e *Entry) StartProbing() bool { return e.probing.CompareAndSwap(false, true) }
 
+// StopProbing lets another user of the table probe the endpoint.
+func (e *Entry) StopProbing() { e.probing.Store(false) }
+
 // Purpose is the purpose of a probe whose answer counts for all users of a table.
 type Purpose uint8
 
@@ -183,9 +186,6 @@ func (e *Entry) Asked(why Purpose, at time.Time) { e.asked[why].Set(at) }
 
 // AskedSince reports whether a user asked for that purpose at t or later.
 func (e *Entry) AskedSince(why Purpose, t time.Time) bool { return e.asked[why].After(t) }
-
-// StopProbing lets another user of the table probe the endpoint.
-func (e *Entry) StopProbing() { e.probing.Store(false) }
 
 // feed calls subscribers with changes, one at a time and in order. It has no goroutine: a
 // caller that adds a change delivers the queue, unless another one is doing so.

@@ -363,9 +363,9 @@ func TestEvidenceThatChangesNothingDoesNotAllocate(t *testing.T) {
 func TestUsersOfOneKeyShareAnEntry(t *testing.T) {
 	table := health.NewTable()
 	plain, secure := table.Acquire("", "a:1"), table.Acquire("a:1 with TLS", "a:1")
-	assert.NotSame(t, plain, secure, "another key is another opinion")
+	assert.NotSame(t, plain, secure, "each key has its own entry")
 	assert.Same(t, secure, table.Acquire("a:1 with TLS", "a:1"))
-	assert.Same(t, plain, table.Acquire("a:1", "a:1"), "the name is the key for want of one")
+	assert.Same(t, plain, table.Acquire("a:1", "a:1"), "without a key the name is the key")
 	assert.Same(t, plain, table.Acquire("a:1", "another name"), "the first user names the endpoint")
 
 	note(secure, health.Served)
@@ -395,7 +395,7 @@ func TestLastReleaseForgetsTheEntry(t *testing.T) {
 	again := table.Acquire("", "a")
 	note(a, health.Served)
 	a.Release()
-	assert.Len(t, table.All(), 2, "somebody uses it")
+	assert.Len(t, table.All(), 2, "it has another user")
 	again.Release()
 	require.Len(t, table.All(), 1)
 	assert.Equal(t, "b", table.All()[0].Endpoint)

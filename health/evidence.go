@@ -63,7 +63,7 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 type Evidence struct {
 	Kind Kind
 	At   time.Time
-	// Often says that many calls were Late, and not probes alone, or that many failed, if it is Suspicious.
+	// Often is set if many calls, not probes alone, were late (Late) or failed (Suspicious).
 	Often bool
 	// Err is the error behind the evidence, nil if there is none.
 	Err error

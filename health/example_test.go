@@ -53,7 +53,7 @@ func ExampleRecord_Next() {
 	// served: serving
 }
 
-// A class of calls that take 40 ms is hedged after 60 ms.
+// Calls of a shape that takes 40 ms are hedged after 60 ms.
 func ExampleLatency() {
 	var reads health.Latency
 	fmt.Println(reads.HedgeAfter(), reads.SuspectAfter())

@@ -10,11 +10,11 @@ import (
 const (
 	// latencyBlock is how many samples a block holds, and latencyBlocks how many blocks
 	// are kept: the latest 151 to 200 samples. That is about the minimum for estimating a
-	// 99th percentile, and the estimate follows a class that becomes faster after 200
+	// 99th percentile, and the estimate follows a shape that becomes faster after 200
 	// calls.
 	latencyBlock  = 50
 	latencyBlocks = 4
-	// learnt is how many samples a class needs before its own estimates are used.
+	// learnt is how many samples a shape needs before its own estimates are used.
 	learnt = 20
 
 	// hedgeNum/hedgeDen is how many times P99 a hedge waits for. After P99 itself one
@@ -45,12 +45,12 @@ const (
 	// longCall is less than maxSuspect/usualFactor: the mean of shorter calls raises no
 	// maximum.
 	longCall = 250 * time.Millisecond
-	// usualFactor raises the maxima for classes whose calls always take long: of
+	// usualFactor raises the maxima for shapes whose calls always take long: of
 	// exponentially distributed latencies, 0.7 % exceed five times their mean.
 	usualFactor = 5
 )
 
-// Latency estimates the latency of one class of calls, and from that when to hedge a call
+// Latency estimates the latency of calls of one shape, and from that when to hedge a call
 // and when its silence is suspicious. The zero value is ready to use. Its methods may be
 // called concurrently. None allocates; only Observe takes a lock, and only for the few
 // samples that change the estimate.
@@ -64,7 +64,7 @@ type Latency struct {
 	p99     atomic.Int64 // the estimate, in nanoseconds
 	mean    atomic.Int64 // of the kept samples, in nanoseconds; up to a block behind
 	samples atomic.Int64
-	// hedge and suspect follow from these; they are 0 until the class is learnt.
+	// hedge and suspect follow from these; they are 0 until the shape is learnt.
 	hedge, suspect atomic.Int64
 
 	// Of the block in progress, in nanoseconds:
@@ -144,7 +144,7 @@ func remembered(n int64) int64 {
 func (l *Latency) P99() time.Duration { return time.Duration(l.p99.Load()) }
 
 // HedgeAfter returns how long to wait for a response before hedging the call: 1.5 times
-// P99, at least 20 ms and at most 2 s; 250 ms for a class that is not learnt. Without a
+// P99, at least 20 ms and at most 2 s; 250 ms for a shape that is not learnt. Without a
 // fault, less than one call in a hundred takes longer.
 //
 // The maximum is never below five times the mean, so that calls that always take long are
@@ -154,7 +154,7 @@ func (l *Latency) HedgeAfter() time.Duration {
 }
 
 // SuspectAfter returns after how long the silence of a call makes its endpoint
-// suspicious: 3 times P99, at least 100 ms and at most 1.5 s; 400 ms for a class that is
+// suspicious: 3 times P99, at least 100 ms and at most 1.5 s; 400 ms for a shape that is
 // not learnt. The maximum is raised as in HedgeAfter.
 func (l *Latency) SuspectAfter() time.Duration {
 	return cmp.Or(time.Duration(l.suspect.Load()), unlearntSuspect)

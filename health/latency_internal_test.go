@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Calls that were counted wait for the lock while a later one takes it, and begins a block of each of theirs.
+// A call that takes the lock first begins the blocks of the calls that were counted before it.
 func TestLatencyOfTheFirstOfManyBlocks(t *testing.T) {
 	var l Latency
 	for range latencyBlock {

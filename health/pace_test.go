@@ -73,7 +73,7 @@ func TestPaceIsFourTimesTheTypicalPause(t *testing.T) {
 	const ms = time.Millisecond
 	tests := []struct {
 		name     string
-		heard    func(s *stream)
+		messages func(s *stream)
 		min, max time.Duration // after which silence is due
 	}{
 		{"50 messages a second", func(s *stream) { s.every(20*ms, time.Minute) }, 250 * ms, 250 * ms},
@@ -99,7 +99,7 @@ func TestPaceIsFourTimesTheTypicalPause(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStream()
-			tt.heard(s)
+			tt.messages(s)
 			assert.GreaterOrEqual(t, s.dueAfter(), tt.min)
 			assert.LessOrEqual(t, s.dueAfter(), tt.max)
 		})
@@ -109,8 +109,8 @@ func TestPaceIsFourTimesTheTypicalPause(t *testing.T) {
 func TestOrdinaryPausesAreNotDue(t *testing.T) {
 	const ms = time.Millisecond
 	tests := []struct {
-		name  string
-		heard func(s *stream)
+		name     string
+		messages func(s *stream)
 	}{
 		{"steady", func(s *stream) { s.every(20*ms, 10*time.Minute) }},
 		{"slow and steady", func(s *stream) { s.every(2*time.Second, time.Hour) }},
@@ -129,7 +129,7 @@ func TestOrdinaryPausesAreNotDue(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newStream()
-			tt.heard(s)
+			tt.messages(s)
 			share := float64(s.due) / float64(s.pauses)
 			t.Logf("%d of %d pauses were due (%.2f %%), with %d checks, %d of them in the first ten seconds",
 				s.due, s.pauses, 100*share, s.checks, s.early)

@@ -154,7 +154,7 @@ func TestNextOfSeveralPiecesOfEvidence(t *testing.T) {
 	}
 }
 
-// What is no constant of Kind changes nothing.
+// A kind without a constant changes nothing.
 func TestNextOfAnUnknownKind(t *testing.T) {
 	for _, s := range allStates {
 		r := health.Record{State: s, Good: 1}
@@ -177,8 +177,8 @@ func TestUsableStatesServeCallsOfEveryKind(t *testing.T) {
 	}
 }
 
-// Each rank of states can do more than those after it.
-func TestImprovesTellsWhetherMoreCanBeDone(t *testing.T) {
+// States of a rank can serve more than those of the ranks after it.
+func TestImprovesComparesWhatStatesCanServe(t *testing.T) {
 	ranks := [][]health.State{
 		{health.Unknown, health.Serving},
 		{health.Suspected, health.Slow},

@@ -43,8 +43,8 @@ func probe(ctx context.Context, p health.Prober, conn grpc.ClientConnInterface) 
 	return reports
 }
 
-// hold never answers. What a server says when the client's deadline passes, which its clock
-// may see first, is what etcd says.
+// hold never answers. When the client's deadline passes, which the server may notice first, it
+// returns the error that etcd returns.
 func hold(c *fakeetcd.Call) {
 	if err := c.Hold(nil); err != nil {
 		c.Answer(nil, status.FromContextError(c.Context().Err()).Err())
@@ -182,7 +182,7 @@ func TestStatusReportsTheRole(t *testing.T) {
 	})
 	assert.True(t, role(health.Restricting, "learner").Learner)
 	cluster.SetLeader(nil)
-	assert.Zero(t, role(health.Restricting, "learner").Leader, "that it is a learner says more")
+	assert.Zero(t, role(health.Restricting, "learner").Leader, "a learner without a leader is Restricted")
 	learner.Remove()
 	assert.Zero(t, role(health.Degrading, "no leader").Leader)
 	assert.Len(t, cluster.Calls(), 5, "a probe is one call")

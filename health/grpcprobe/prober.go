@@ -33,7 +33,7 @@ var _ health.Prober = Prober{}
 //	NOT_SERVING                 Refusing
 //	any other status            Refusing, with an error that names it
 //	error NOT_FOUND             Refusing: the server does not know the Service; Served for "",
-//	                            of which a health service need not know
+//	                            which a health service need not know
 //	error UNIMPLEMENTED         Served: there is no health service, and gRPC takes such a
 //	                            server for healthy (gRFC A17)
 //	error UNAUTHENTICATED,      Served: the server does its work, and tells probes nothing

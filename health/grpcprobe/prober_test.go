@@ -87,12 +87,12 @@ func (s failing) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb
 	return nil, s.err
 }
 
-// Servers without a health service, and those that authenticate it, serve. Other errors of a server are
-// answers; those of a broken connection, or of the end of a context, are none.
+// Servers without a health service, or whose health service demands authentication, serve. Other errors of
+// a server are answers. Errors of a broken connection, or of a context that ended, are not reported.
 func TestErrorsOfTheHealthService(t *testing.T) {
 	for code, want := range map[codes.Code][]health.Kind{
 		codes.Unimplemented: {health.Served}, codes.PermissionDenied: {health.Served}, codes.Unauthenticated: {health.Served},
-		codes.NotFound:          {health.Served}, // there are servers that know their services, and not "" for the whole
+		codes.NotFound:          {health.Served}, // some servers know their services by name, and not ""
 		codes.ResourceExhausted: {health.Answered}, codes.Unknown: {health.Answered},
 		codes.Unavailable: {}, codes.Internal: {}, codes.Canceled: {}, codes.DeadlineExceeded: {},
 	} {
@@ -101,7 +101,7 @@ func TestErrorsOfTheHealthService(t *testing.T) {
 			require.Len(t, reports, len(want))
 			for i, r := range reports {
 				assert.Equal(t, want[i], r.Kind)
-				assert.Equal(t, r.Kind == health.Answered, status.Code(r.Err) == code, "an error that says nothing is not reported")
+				assert.Equal(t, r.Kind == health.Answered, status.Code(r.Err) == code, "only Answered has the error")
 			}
 		})
 	}
