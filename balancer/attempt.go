@@ -56,7 +56,7 @@ type Attempt struct {
 	// Bulk, so that no other response queues behind it.
 	Large bool
 	// Prompt says that the call writes and takes about as long as a commit, see [Endpoint.ServedInTerm]. It
-	// may be set without Write, for what may be sent twice.
+	// may be set without Write, for a write that may be sent twice.
 	Prompt bool
 	// AvoidStrictly makes the pick fail with codes.Canceled if Avoid lists every endpoint
 	// that can serve the call.
@@ -137,9 +137,9 @@ func WithAttempt(ctx context.Context, a *Attempt) context.Context {
 	return c
 }
 
-// StandFor makes a new attempt stand for that of a caller, as an interceptor that makes attempts of its
-// own does: it takes over what the other says of the call, the other records what happens to it, and
-// both Watchers are called. It has no effect if other is nil.
+// StandFor makes a new attempt stand for other, the attempt of a caller, as an interceptor does that makes
+// attempts of its own: the new attempt takes over the properties of the call, other records what happens,
+// and the Watchers of both are called. It has no effect if other is nil.
 func (a *Attempt) StandFor(other *Attempt) {
 	if other == nil {
 		return
@@ -242,7 +242,7 @@ func (a *Attempt) answered() {
 	}
 }
 
-// class returns how the attempt counts: a stream on the connection of calls is none of them.
+// class returns the class that the attempt counts in: a stream on the connection of calls is no call.
 func (a *Attempt) class() ConnClass {
 	if a.Stream && a.Conn == Calls {
 		return Streams

@@ -93,8 +93,8 @@ func (c *call) whenDone() func(balancer.DoneInfo) {
 
 var errNotSent = status.Error(codes.Unavailable, "the connection was lost before the request was sent")
 
-// end handles gRPC's Done of the attempt. It has no error also if the connection was lost before the
-// request was sent: a DoneInfo without one means success only if bytes were received.
+// end handles gRPC's Done of the attempt. A DoneInfo has no error also if the connection was lost before
+// the request was sent: without an error it means success only if bytes were received.
 func (c *call) end(info balancer.DoneInfo) {
 	ep, a, isCall := c.conn.ep, c.attempt, c.shard != nil
 	p := ep.policy

@@ -187,7 +187,7 @@ func TestLargeMessageIsNoSilence(t *testing.T) {
 	})
 }
 
-// TestAddressesRace covers an endpoint with two addresses, of which one swallows what is sent to it.
+// TestAddressesRace covers an endpoint with two addresses, one of which drops what is sent to it.
 func TestAddressesRace(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
 		c := connect(t, `{"quorate_round_robin":{}}`, servers, unprobed)

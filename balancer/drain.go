@@ -23,8 +23,8 @@ type drains struct {
 	timers map[*Endpoint]*time.Timer
 }
 
-// beginLocked removes an endpoint. A connection with work in flight stays, in case the endpoint returns; the others
-// are closed. The connection for bulk transfers is closed, too: transfers in progress still complete.
+// beginLocked removes an endpoint. While work is in flight there its connections stay, in case the endpoint returns. That
+// for bulk transfers is closed all the same: transfers in progress still complete.
 func (d *drains) beginLocked(ep *Endpoint) listing {
 	removal := health.Evidence{Kind: health.Removed, At: time.Now()}
 	c := health.Change{Endpoint: ep.address, From: ep.State(), To: health.Draining, Evidence: removal}
@@ -57,7 +57,7 @@ func (d *drains) retire(ep *Endpoint) {
 	d.p.mu.Lock()
 	defer d.p.mu.Unlock()
 	if d.timers[ep] != nil && !ep.busy() {
-		shutAll(ep)
+		ep.shutLocked()
 	}
 }
 
@@ -70,7 +70,7 @@ func (d *drains) end(ep *Endpoint, timer **time.Timer) {
 		return
 	}
 	delete(d.timers, ep)
-	shutAll(ep)
+	ep.shutLocked()
 	p.mu.Unlock()
 	p.close(ep.conn(Calls), errDrained)
 	p.close(ep.conn(Streams), errDrained)
@@ -89,8 +89,9 @@ func (d *drains) stopLocked() []*Endpoint {
 	return draining
 }
 
-func shutAll(ep *Endpoint) {
-	for _, s := range ep.connections() {
+// shutLocked ends the endpoint's connections gracefully.
+func (e *Endpoint) shutLocked() {
+	for _, s := range e.connections() {
 		s.shutLocked()
 	}
 }

@@ -77,7 +77,7 @@ func (t *tally) note(bad bool, start, now health.Moment) {
 	}
 	w.bad.Add(1)
 	t.run.Add(1)
-	if !t.latest.After(start.Time()) { // it is bad for a reason of its own
+	if !t.latest.After(start.Time()) { // it began after the latest time: this is another one
 		t.latest.Set(now.Time())
 		w.times.Add(1)
 		t.runTimes.Add(1)
@@ -109,9 +109,9 @@ func (t *tally) forget(now time.Time) {
 // inARow reports whether the latest calls were all bad.
 func (s sums) inARow() bool { return s.run >= badRun && s.runTimes >= badTimes }
 
-// late reports whether many calls were late, and some were not.
-func (s sums) late(rows bool) bool {
-	many := s.bad*lateShare >= s.all && s.times >= badTimes || rows && s.inARow()
+// late reports whether many calls were late, and some were not. With runs, enough late calls in a row are many.
+func (s sums) late(runs bool) bool {
+	many := s.bad*lateShare >= s.all && s.times >= badTimes || runs && s.inARow()
 	return many && (s.all-s.bad)*timelyShare >= s.all
 }
 

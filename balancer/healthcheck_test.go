@@ -54,7 +54,7 @@ func TestServerThatSaysNotServingGetsNoCalls(t *testing.T) {
 			at.says(notServing)
 			time.Sleep(100 * time.Millisecond)
 			assert.Zero(t, at.callsIn(20*time.Second))
-			assert.Equal(t, health.NotServing, c.is(at), "probes that are answered do not acquit it")
+			assert.Equal(t, health.NotServing, c.is(at), "probes that are answered do not clear it")
 			assert.True(t, s.isOpen(), "what is under way goes on")
 			s.close()
 		}
@@ -63,8 +63,7 @@ func TestServerThatSaysNotServingGetsNoCalls(t *testing.T) {
 	})
 }
 
-// This is how a server leaves without the loss of a call.
-func TestServerLeavesInOrder(t *testing.T) {
+func TestServerThatSaysNotServingBeforeItStopsLosesNoCall(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		each(servers, func(s *server) { s.delay.Store(int64(20 * time.Millisecond)) }) // two calls are under way at each
 		c := checked(t, servers)
@@ -103,8 +102,8 @@ func TestLostConnectionIsNotNotServing(t *testing.T) {
 	})
 }
 
-// As with gRPC's round_robin, calls fail or wait while no server serves.
-func TestNoServerServes(t *testing.T) {
+// As with gRPC's round_robin.
+func TestCallsFailOrWaitWhileNoServerServes(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		servers[0].says(notServing)
 		c := checked(t, servers)
@@ -133,8 +132,7 @@ func TestServerWithoutHealthServiceServes(t *testing.T) {
 	})
 }
 
-// Frozen servers are found whatever they said.
-func TestFrozenServerThatDoesNotServe(t *testing.T) {
+func TestServerThatSaysNotServingIsFoundFrozen(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := checked(t, servers)
 		c.Connect()

@@ -52,21 +52,21 @@ type investigation struct {
 	p  *policy
 	ep *Endpoint
 
-	began  time.Time // since the connection was made
-	made   int32     // the number of the connection for calls
-	rounds int
-	next   int // the witness to probe next
+	began  time.Time // when the first round over the present connection began
+	made   int32     // the number of that connection for calls
+	rounds int       // over it
+	next   int       // the witness to probe next
 	// othersAlive and othersServe are since when others have given a sign of life, or have
 	// served, after this endpoint was probed; zero if they have not.
 	othersAlive, othersServe time.Time
 	localWitness             time.Time // since when another endpoint has served local reads like those that wait here
-	elect                    bool      // this client probes the endpoint for all clients of the process
-	poor                     bool      // the budget refused a probe of the present round
+	elected                  bool      // this client probes the endpoint for all clients of the process
+	overBudget               bool      // the budget refused a probe of the present round
 	statusSent               time.Time
 
-	// witnessed is set once another endpoint has completed timely work; found is set if that
-	// happened in the present round. An outage or overload of all endpoints may just have
-	// ended.
+	// witnessed is set once another endpoint has completed timely work. found is set if the present
+	// round shows something that the next one looks into at once: a witness, as at the end of an outage
+	// or overload of all endpoints, or that the member has no leader.
 	witnessed, found bool
 
 	pending sync.Map // of sent
@@ -83,7 +83,7 @@ func (i *investigation) isNeeded() bool {
 func (i *investigation) run() {
 	i.await(time.Until(i.p.reconnects.probesFrom()), func() bool { return !i.isNeeded() })
 	for i.isNeeded() {
-		i.elect = i.elect || i.ep.healthEntry().StartProbing()
+		i.elected = i.elected || i.ep.healthEntry().StartProbing()
 		start := time.Now()
 		if i.isRenewed() {
 			i.made, i.began, i.rounds = i.ep.conn(Calls).made.Load(), start, 0
@@ -105,8 +105,8 @@ func (i *investigation) isRenewed() bool { return i.ep.conn(Calls).made.Load() !
 
 // resign lets another client of the process probe the endpoint.
 func (i *investigation) resign() {
-	if i.elect {
-		i.elect = false
+	if i.elected {
+		i.elected = false
 		i.ep.healthEntry().StopProbing()
 	}
 }
@@ -114,12 +114,12 @@ func (i *investigation) resign() {
 // round sends probes, waits, and evaluates the result.
 func (i *investigation) round(start time.Time) {
 	i.rounds++
-	i.poor = false
-	if (i.elect || i.ep.busy()) && !i.callsSuffice() {
+	i.overBudget = false
+	if (i.elected || i.ep.busy()) && !i.callsSuffice() {
 		i.sendProbes()
 		i.probeWitness(start)
 	}
-	if i.poor {
+	if i.overBudget {
 		i.resign() // another client may have the budget, and need not wait for the end of this round
 	}
 	before, state := i.backlogs(), i.ep.State()
@@ -160,7 +160,7 @@ func (i *investigation) sendProbes() {
 		if !s.ready.Load() {
 			continue
 		}
-		serviceSent := s.class == Calls && i.elect && i.send(s, forService)
+		serviceSent := s.class == Calls && i.elected && i.send(s, forService)
 		lives := time.Since(i.statusSent) < 2*statusPace && s.heard.After(i.statusSent) // as its status shows
 		if kind := i.livenessKind(); !lives && s.carries() && (!serviceSent || kind == forLocal) {
 			i.send(s, kind)
@@ -185,7 +185,7 @@ func (i *investigation) send(s *subConn, kind probeKind) bool {
 	}
 	if !i.p.prober.sendWithReserve(s, kind, reserve, func() { i.pending.Delete(key) }) {
 		i.pending.Delete(key)
-		i.poor = true
+		i.overBudget = true
 		return false
 	}
 	return true
@@ -321,13 +321,13 @@ func (i *investigation) pause(start time.Time) {
 		pause = rand.N(min(probeRound<<min(i.rounds-fastRounds+1, 10), i.maxBackoff())) + probeRound/2
 	}
 	least := probeRound
-	if i.poor && i.p.reconnects.isUnproven() { // calls show who serves
+	if i.overBudget && i.p.reconnects.isUnproven() { // calls show who serves
 		least = unprovenPause + rand.N(unprovenPause)
 		pause = max(pause, least)
 	}
 	state := i.ep.State()
 	i.await(time.Until(start.Add(pause)), func() bool {
-		due := i.ep.needsAnother() && time.Since(start) >= least // as an answer shows that has arrived meanwhile
+		due := i.ep.needsAnother() && time.Since(start) >= least // an answer has arrived meanwhile
 		return !i.isNeeded() || i.ep.State() != state || i.found || i.isRenewed() || due
 	})
 	if i.ep.State() != state || i.found {

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// maxShapes bounds the shapes of a ClientConn. Calls of further ones have one in common: the
-// clients of a proxy choose the names of methods.
+// maxShapes bounds the shapes of a ClientConn, as the clients of a proxy choose the names of methods.
+// All further shapes count as otherShape.
 const (
 	maxShapes  = 1000
 	otherShape = "other"

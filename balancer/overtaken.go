@@ -99,8 +99,8 @@ func (p *policy) probeOvertaken(term uint64, since time.Time, pause time.Duratio
 	})
 }
 
-// cutOvertaken cuts the writes that were picked before then, and are still unanswered when that is
-// due and, since the endpoint served in a later term, their suspectAfter has passed.
+// cutOvertaken cuts the prompt calls that were picked before a time and are still unanswered when due, or
+// when their suspectAfter has passed since the endpoint served in the later term, if that is later.
 func (e *Endpoint) cutOvertaken(before, served, due time.Time) {
 	runAt(due, func() {
 		now := time.Now()

@@ -90,12 +90,13 @@ type picker struct {
 	spare [needs]*Endpoint
 	// connected are all connected endpoints, and doubted those of them that calls test.
 	connected, doubted []*Endpoint
-	// unproven is set while no endpoint has completed work yet, and writes wait for that. unseen is
-	// set until the first write, which probes all endpoints that have completed none.
-	unproven, unseen bool
+	// unproven is set while no endpoint has completed work yet, and writes wait for that.
+	// probesOnWrite is set until the first write, which probes all endpoints that have completed
+	// none; probed is set once it has.
+	unproven, probesOnWrite bool
+	probed                  atomic.Bool
 	// holdsStreams is set while streams wait after an outage.
 	holdsStreams bool
-	unseenProbed atomic.Bool
 	// err is why there is no connection.
 	err error
 }
@@ -217,7 +218,7 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	case k.unproven && a.Write:
 		k.p.proof.prove()
 		return nil, nil, balancer.ErrNoSubConnAvailable
-	case k.unseen && a.Write && k.unseenProbed.CompareAndSwap(false, true):
+	case k.probesOnWrite && a.Write && k.probed.CompareAndSwap(false, true):
 		k.p.proof.prove()
 	}
 	class := call.Conn

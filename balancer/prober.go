@@ -160,7 +160,8 @@ func (pr *prober) awaitStream(conn *subConn, quiet bool, sent time.Time) {
 	}
 }
 
-// servedSince reports whether the latest service probe was answered.
+// servedSince reports whether the endpoint has completed work that began at t or later, or no service
+// probe is unanswered.
 func (e *Endpoint) servedSince(t time.Time) bool {
 	return e.healthEntry().CompletedSince(t) || e.serviceProbeSent.Load() == nil
 }

@@ -50,7 +50,7 @@ func (p *policy) publish() {
 	k.findDoubted()
 	k.unproven = p.proof.awaitedLocked(k.fit[needWrite])
 	k.holdsStreams = p.reconnects.holdsStreamsLocked(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
-	k.unseen = p.proof.due.IsZero() && p.prober.canProbe()
+	k.probesOnWrite = p.proof.due.IsZero() && p.prober.canProbe()
 	k.err = balancer.ErrNoSubConnAvailable
 	if state == connectivity.TransientFailure {
 		k.err = err
@@ -99,7 +99,7 @@ func (rc *reconnector) connectWantedLocked() {
 		}
 		ep.unwanted.Store(true)
 		if !ep.busy() { // else once nothing is in flight: a suspect must be found dead, and its calls freed
-			shutAll(ep)
+			ep.shutLocked()
 		}
 	}
 	if isSelective && len(missing) > 0 && rc.anyReturnsLocked() {

@@ -8,7 +8,7 @@ import (
 )
 
 // An endpoint may have several addresses, such as one of IPv4 and one of IPv6. gRPC tries the addresses of a connection
-// in turn, within one timeout: an address that swallows packets takes all of it. So, as in RFC 8305 ("happy eyeballs"),
+// in turn, within one timeout: an address that drops packets takes all of it. So, as in RFC 8305 ("happy eyeballs"),
 // an attempt that takes long gets a fallback for each other address, and the first that connects is used.
 
 // fallbackDelay is the time between the attempts: that of RFC 8305 and of gRPC's pick_first.

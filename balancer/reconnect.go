@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/quorate/quorate/health"
@@ -81,8 +82,8 @@ type reconnector struct {
 }
 
 // turns spreads the attempts to connect while nothing is connected: one endpoint is tried at a
-// time, in turn, so n endpoints give n points in time at which the end of an outage is seen, for
-// as many attempts as n endpoints with a backoff each would make. The policy's lock guards it.
+// time, in turn, and the first that connects ends the pauses of all. Together they are tried no more
+// often than with a backoff each. The policy's lock guards it.
 type turns struct {
 	outage bool // nothing is connected
 	since  time.Time
@@ -101,8 +102,8 @@ func (t *turns) take(n int, now time.Time) time.Time {
 	return at
 }
 
-// pauseAfter returns the pause after so many earlier pauses of each of n endpoints, which share
-// their attempts.
+// pauseAfter returns the pause between two attempts of n endpoints that take turns, after so many
+// earlier pauses of each; n is 1 for an endpoint on its own.
 func pauseAfter(earlier, n int, limit time.Duration) time.Duration {
 	least := float64(firstPause) * 2 / float64(n+1) * math.Pow(pauseGrowth, float64(earlier))
 	least = min(least, float64(limit)/pauseGrowth)
@@ -314,7 +315,7 @@ func (rc *reconnector) expectLocked(s *subConn) {
 }
 
 // markSlow marks a connection that was not established in time.
-func (rc *reconnector) markSlow(s *subConn, sc any, late time.Duration) bool {
+func (rc *reconnector) markSlow(s *subConn, sc balancer.SubConn, late time.Duration) bool {
 	rc.p.mu.Lock()
 	defer rc.p.mu.Unlock()
 	if rc.p.closed || s.sc != sc || s.state != connectivity.Connecting || s.slow {

@@ -115,11 +115,11 @@ var official = grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTime
 // fleet is how many clients the tests of outages have.
 const fleet = 40
 
-// connectFleet connects clients that share nothing: Quorate's, or gRPC's own with official.
-func connectFleet(t *testing.T, peer bool, servers []*server) {
+// connectFleet connects clients that share nothing: Quorate's, or gRPC's own with the parameters official.
+func connectFleet(t *testing.T, grpcOwn bool, servers []*server) {
 	t.Helper()
 	for range fleet {
-		if !peer {
+		if !grpcOwn {
 			connect(t, roundRobin, servers).Connect()
 			continue
 		}
@@ -137,18 +137,18 @@ func connectFleet(t *testing.T, peer bool, servers []*server) {
 
 // attempts are the attempts to connect of a fleet.
 type attempts struct {
-	outage  []int // until each second of the outage
-	busiest int
+	outage  []int // until the end of each second of the outage
+	busiest int   // in the busiest second
 }
 
-// after is how many there are in the first part of the outage.
+// after returns how many there are in the first part of the outage, of the given length.
 func (a attempts) after(length time.Duration) int { return a.outage[length/time.Second-1] }
 
 // inOutage returns the attempts while no server can be reached. The busiest second may be one of the 10 s after that.
-func inOutage(t *testing.T, n int, length time.Duration, peer bool, lose, repair func(*server)) (made attempts) {
+func inOutage(t *testing.T, n int, length time.Duration, grpcOwn bool, lose, repair func(*server)) (made attempts) {
 	t.Helper()
 	inBubble(t, n, func(t *testing.T, servers []*server) {
-		connectFleet(t, peer, servers)
+		connectFleet(t, grpcOwn, servers)
 		second := func() int {
 			start := dials(servers)
 			time.Sleep(time.Second)
@@ -309,8 +309,8 @@ func TestCallsWaitForAConnection(t *testing.T) {
 }
 
 const (
-	fleetSize  = 10     // clients that share nothing
-	population = 10_000 // what they stand for
+	sample     = 10     // clients that share nothing
+	population = 10_000 // the clients that they stand for
 	interval   = 500 * time.Millisecond
 )
 
@@ -362,7 +362,7 @@ func TestFleetInFaults(t *testing.T) {
 	} {
 		subtest(t, name, test.servers, func(t *testing.T, servers []*server) {
 			var clients []*client
-			for range fleetSize {
+			for range sample {
 				c := warm(t, roundRobin, servers)
 				c.load(1, interval, 30*time.Second, false)
 				clients = append(clients, c)
@@ -378,12 +378,12 @@ func TestFleetInFaults(t *testing.T) {
 			}
 			synctest.Wait()
 			dialed, probed = dials(servers)-dialed, probesOf(clients)-probed
-			const scale = population / fleetSize
+			const scale = population / sample
 			t.Logf("attempts to connect: %d, %d in the busiest second; probes: %d", dialed*scale, busiest*scale, probed*scale)
-			assert.LessOrEqual(t, float64(dialed)/fleetSize, test.dials, "attempts to connect")
-			assert.LessOrEqual(t, float64(busiest)/fleetSize, test.busiest, "attempts in the busiest second")
+			assert.LessOrEqual(t, float64(dialed)/sample, test.dials, "attempts to connect")
+			assert.LessOrEqual(t, float64(busiest)/sample, test.busiest, "attempts in the busiest second")
 			calls := 30 * time.Second / interval
-			assert.LessOrEqual(t, float64(probed)/fleetSize, 10+30*0.25+0.02*float64(calls), "probes: the budget")
+			assert.LessOrEqual(t, float64(probed)/sample, 10+30*0.25+0.02*float64(calls), "probes: the budget")
 			for _, c := range clients { // a read may be cut with a connection whose flow was forgotten
 				within(t, time.Minute, "all serve", func() bool {
 					return !slices.ContainsFunc(servers, func(s *server) bool { return !c.is(s).Usable() })

@@ -36,7 +36,7 @@ type seconds struct {
 	running bool
 	due     time.Time // when the next one may be made
 	latest  *Endpoint // the endpoint of the latest one
-	useless int       // accepted ones in a row that took no place
+	useless int       // accepted ones in a row that replaced none
 }
 
 // trial is a second connection beside a silent one.
@@ -83,8 +83,8 @@ func (t *trial) begin(now time.Time) bool {
 }
 
 // end sets when the next second connection may be made: the longer the outage, the later, but
-// soon after one that worked, since that may be the witness for others. The backoff grows from silence to silence:
-// servers that are slow, and accept each connection, do not get one for each late answer. It closes a second
+// soon after one that worked, since that may be the witness for others. The end of a silence does not reset the
+// backoff: a slow server, which accepts each connection, does not get one for each late answer. end closes a second
 // connection that did not take the place of the old one.
 func (t *trial) end(replaced bool) {
 	now := time.Now()

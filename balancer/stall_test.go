@@ -32,7 +32,7 @@ func TestWritesOutlastAShortStall(t *testing.T) {
 	}
 }
 
-// Probes that waited in a stall are answered late together. That shows only once that the endpoint was slow.
+// Probes that waited in one stall are answered late together. They count as one late answer.
 func TestLateAnswersTogetherAreOne(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 		c.load(3, 20*time.Millisecond, 10*time.Second, false)
@@ -231,12 +231,12 @@ func TestOverloadEjectsNoEndpoint(t *testing.T) {
 		callers int
 		write   bool
 	}{
-		"reads":            {[3]time.Duration{1250 * time.Millisecond, 1250 * time.Millisecond, 1250 * time.Millisecond}, 4, false},
-		"writes":           {[3]time.Duration{1250 * time.Millisecond, 1250 * time.Millisecond, 1250 * time.Millisecond}, 4, true},
-		"many reads":       {[3]time.Duration{1250 * time.Millisecond, 1250 * time.Millisecond, 1250 * time.Millisecond}, 20, false},
-		"slightly":         {[3]time.Duration{400 * time.Millisecond, 400 * time.Millisecond, 400 * time.Millisecond}, 4, false},
-		"to some extent":   {[3]time.Duration{800 * time.Millisecond, 1250 * time.Millisecond, 1700 * time.Millisecond}, 4, false},
-		"beyond a probe's": {[3]time.Duration{5 * time.Second, 5 * time.Second, 5 * time.Second}, 4, true},
+		"reads":                    {[3]time.Duration{1250 * time.Millisecond, 1250 * time.Millisecond, 1250 * time.Millisecond}, 4, false},
+		"writes":                   {[3]time.Duration{1250 * time.Millisecond, 1250 * time.Millisecond, 1250 * time.Millisecond}, 4, true},
+		"many reads":               {[3]time.Duration{1250 * time.Millisecond, 1250 * time.Millisecond, 1250 * time.Millisecond}, 20, false},
+		"slightly":                 {[3]time.Duration{400 * time.Millisecond, 400 * time.Millisecond, 400 * time.Millisecond}, 4, false},
+		"to some extent":           {[3]time.Duration{800 * time.Millisecond, 1250 * time.Millisecond, 1700 * time.Millisecond}, 4, false},
+		"beyond a probe's timeout": {[3]time.Duration{5 * time.Second, 5 * time.Second, 5 * time.Second}, 4, true},
 	}
 	for name, tt := range tests {
 		subtest(t, name, 3, func(t *testing.T, servers []*server) {

@@ -296,7 +296,7 @@ func TestMonitorKeepsTheEndpointsOfANewPolicy(t *testing.T) {
 	})
 }
 
-func TestHealthProbeOfALaterServiceConfig(t *testing.T) {
+func TestHealthProbeOfALaterServiceConfigIsUsed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := warm(t, roundRobin, servers, unprobed)
 		c.configure(`{"quorate_round_robin":{"healthProbe":{}}}`)
@@ -319,7 +319,7 @@ func TestEjectedEndpointIsReadmittedWhenProbesEnd(t *testing.T) {
 	})
 }
 
-func TestStrategyOfALaterServiceConfig(t *testing.T) {
+func TestStrategyOfALaterServiceConfigIsUsed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
 		c := connect(t, `{"quorate_pinned":{"form":"race"}}`, servers)
 		require.NoError(t, c.read().err)

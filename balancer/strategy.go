@@ -40,7 +40,7 @@ type Result struct {
 }
 
 // Learner is implemented by strategies that learn from results. Done is called once for
-// each attempt that was sent to the endpoint chosen by Pick.
+// each attempt that was sent to an endpoint, or failed there before it was sent.
 type Learner interface {
 	Done(ep *Endpoint, r Result)
 }

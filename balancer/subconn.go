@@ -25,7 +25,7 @@ type subConn struct {
 	// failures counts the attempts to connect that have failed since the latest connection.
 	failures int
 	// brief counts the connections in a row that did not last, see maxBrief. foundDead is set if the policy closed the
-	// latest because it was silent, or at the end of a drain, after which there is none.
+	// latest because it was silent, or at the end of a drain, where no connection follows.
 	brief     int
 	foundDead bool
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
@@ -44,9 +44,9 @@ type subConn struct {
 	unhealthy error
 
 	conn netConn
-	// heard is when the latest message arrived on the connection. probeSent is when the first
-	// probe was sent since then, nil for none; livenessSent is when the first liveness check was, and may be
-	// before it. completed is the start of the work that was completed over it last.
+	// heard is when the latest message arrived on the connection. probeSent is when the oldest
+	// unanswered probe was sent, nil for none. livenessSent is the same for liveness checks, but a message
+	// does not clear it: see unanswered. completed is the start of the work that was completed over it last.
 	heard, completed        health.Stamp
 	probeSent, livenessSent atomic.Pointer[time.Time]
 	// alive is since when other connections show that the endpoint is alive, while this
@@ -326,7 +326,7 @@ func (c probeConn) Invoke(ctx context.Context, method string, req, reply any, op
 	c.s.unsent.Add(1)
 	call, err := c.NewStream(ctx, &grpc.StreamDesc{}, method, opts...)
 	if err != nil && c.s.isFull() {
-		c.s.forget()
+		c.s.forget() // it was not sent: no answer to it is no silence
 		c.s.ep.serviceProbeSent.Store(nil)
 	}
 	c.s.unsent.Add(-1)
@@ -339,8 +339,8 @@ func (c probeConn) Invoke(ctx context.Context, method string, req, reply any, op
 	return call.RecvMsg(reply)
 }
 
-// isFull reports whether a probe waits because the streams on the connection are all that the server allows. Where calls
-// are more than streams, what they wait for may be a server that is frozen.
+// isFull reports whether a probe waits because the streams on the connection are all that the server allows. It is false
+// where calls outnumber streams: a frozen server may be what they wait for.
 func (s *subConn) isFull() bool {
 	return s.unsent.Load() > 0 && len(s.ep.inflight.streamsOn(s)) > len(s.ep.inflight.callsOn(s))
 }

@@ -1,11 +1,6 @@
 package balancer
 
 import (
-	"fmt"
-	"io"
-	"net"
-	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,7 +41,7 @@ func TestSilenceNeedsALivenessCheck(t *testing.T) {
 }
 
 // A probe is unanswered from the moment when it is sent, even with a coarse clock.
-func TestQuestionIsUnansweredAtOnce(t *testing.T) {
+func TestProbeIsUnansweredAtOnce(t *testing.T) {
 	now := time.Now()
 	s := newSubConn()
 	s.noteProbe(forLiveness, now)
@@ -140,103 +135,4 @@ func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
 		assert.Zero(t, b.spend(later, 0))
 		assert.Equal(t, 1, b.spend(later.Add(3*time.Second), 0))
 	}
-}
-
-// A proxy's clients choose the names of methods.
-func TestShapesAreBounded(t *testing.T) {
-	all := new(shapes)
-	endpoints := make([]latencies, 3)
-	for i := range 3 * maxShapes {
-		for j := range endpoints {
-			assert.NotNil(t, endpoints[j].get(fmt.Sprint("/service/", j, "/", i), all))
-		}
-	}
-	kept := 0
-	all.byName.Range(func(any, any) bool { kept++; return true })
-	assert.Equal(t, maxShapes+1, kept)
-	for j := range endpoints {
-		assert.LessOrEqual(t, len(*endpoints[j].byShape.Load()), maxShapes+1)
-	}
-	assert.Same(t, endpoints[0].get("/one", all), endpoints[0].get("/another", all))
-}
-
-// First calls at the same time count as one shape.
-func TestShapesAreCountedOnce(t *testing.T) {
-	for range 100 {
-		var all shapes
-		var calls sync.WaitGroup
-		for range 4 {
-			calls.Go(func() {
-				for i := range maxShapes / 2 {
-					new(latencies).get(strconv.Itoa(i), &all)
-				}
-			})
-		}
-		calls.Wait()
-		require.EqualValues(t, maxShapes/2, all.count.Load())
-	}
-}
-
-func TestLatenciesOfAShapeAreKeptOnce(t *testing.T) {
-	var shared shapes
-	var a, b latencies
-	x := a.get("x", &shared)
-	assert.NotSame(t, x, a.get("y", &shared))
-	assert.Same(t, x, a.get("x", &shared))
-	assert.NotSame(t, x, b.get("x", &shared), "samples belong to the endpoint")
-	assert.Same(t, x.Latency, b.get("x", &shared).Latency, "latencies are shared by shape")
-}
-
-// A connection is receiving while a large message arrives, until it is complete or pauses.
-func TestReceiving(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn, peer := net.Pipe()
-		defer func() { assert.NoError(t, conn.Close()) }()
-		defer func() { assert.NoError(t, peer.Close()) }()
-		c := &netConn{}
-		arrive := func(n int) {
-			go func() { _, _ = peer.Write(make([]byte, n)) }()
-			_, err := io.ReadFull(countingConn{conn, c}, make([]byte, n))
-			require.NoError(t, err)
-		}
-		c.complete.Store(c.received.Load())
-		arrive(largeMessage - 1)
-		assert.False(t, c.receiving(time.Now()), "the answer to a probe is as large")
-		arrive(1)
-		assert.True(t, c.receiving(time.Now()))
-		time.Sleep(transferPause - 1)
-		assert.True(t, c.receiving(time.Now()))
-		time.Sleep(time.Nanosecond)
-		assert.False(t, c.receiving(time.Now()), "a long pause")
-		arrive(1)
-		assert.True(t, c.receiving(time.Now()))
-		c.complete.Store(c.received.Load())
-		assert.False(t, c.receiving(time.Now()), "the message is complete")
-	})
-}
-
-func TestConnectionIsClosedOnce(t *testing.T) {
-	conn, peer := net.Pipe()
-	defer func() { assert.NoError(t, peer.Close()) }()
-	c := &netConn{}
-	assert.False(t, c.known())
-	assert.False(t, c.close())
-	c.set(conn)
-	assert.True(t, c.known())
-	assert.Zero(t, c.backlog(), "it is not TCP")
-	assert.True(t, c.close())
-	_, err := conn.Write([]byte("x"))
-	assert.ErrorIs(t, err, io.ErrClosedPipe)
-	assert.False(t, c.close())
-}
-
-// A server that receives a large message sends window updates and answers to PINGs.
-func TestControlFramesAreNoMessage(t *testing.T) {
-	c := &netConn{}
-	for range 1000 {
-		c.arrivedNow(controlFrames - 1)
-	}
-	assert.False(t, c.receiving(time.Now()))
-	c.arrivedNow(largeMessage)
-	assert.True(t, c.receiving(time.Now()))
 }
