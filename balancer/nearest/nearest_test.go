@@ -199,9 +199,9 @@ func TestUnmeasuredEndpointIsSlowAfterAnAbandonedCall(t *testing.T) {
 	assert.Equal(t, b.eps[0], b.Pick(balancer.Call{}, b.eps))
 }
 
-// TestNeedsHaveTheirOwn covers a learner as the nearest endpoint, which only some calls can use.
-// Calls of one need do not change the choice for another.
-func TestNeedsHaveTheirOwn(t *testing.T) {
+// The nearest endpoint is a learner, which only local calls can use. Calls of one need do not change the
+// choice for another.
+func TestEachNeedHasItsOwnNearestEndpoint(t *testing.T) {
 	b := newBed(3)
 	b.answers(ms, 10*ms, 10*ms)
 	for range 10 {

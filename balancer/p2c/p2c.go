@@ -167,8 +167,8 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 	return s.cheapest([]*balancer.Endpoint{fit[a], fit[b]}, fit, nil)
 }
 
-// cheapest returns one of the candidates whose cost is the lowest or within the band above it: that whose
-// turn it is by weight, or any.
+// cheapest returns one of the candidates whose cost is the lowest or within the band above it: turn if it is
+// one of them, else any.
 func (s *strategy) cheapest(candidates, fit []*balancer.Endpoint, turn *balancer.Endpoint) *balancer.Endpoint {
 	var costs [compareAll]float64
 	var weights uint32

@@ -135,7 +135,7 @@ const (
 	failingTime = 200 * time.Microsecond
 )
 
-// outcome is what the calls of some runs came to.
+// outcome is the result of the calls of some runs.
 type outcome struct {
 	took            []time.Duration // of those that succeeded, sorted
 	calls, failures int
@@ -148,22 +148,22 @@ func (o outcome) percentile(p float64) float64 {
 
 func (o outcome) failed() float64 { return 100 * float64(o.failures) / float64(o.calls) }
 
-// simulate runs a scenario once for each of the seeds, and returns what came of all calls.
+// simulate runs a scenario once for each of the seeds, and returns the outcome of all calls.
 func simulate(sc scenario) outcome {
 	var all outcome
 	for seed := range seeds {
-		w := newWorld(sc, uint64(seed))
-		w.run()
-		all.took = append(all.took, w.took...)
-		all.calls += w.calls
-		all.failures += w.failures
+		s := newSimulation(sc, uint64(seed))
+		s.run()
+		all.took = append(all.took, s.took...)
+		all.calls += s.calls
+		all.failures += s.failures
 	}
 	slices.Sort(all.took)
 	return all
 }
 
-// world is one run.
-type world struct {
+// simulation is one run.
+type simulation struct {
 	scenario
 	rng     *rand.Rand
 	elapsed time.Duration
@@ -179,86 +179,86 @@ type client struct {
 
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (w *world) now() time.Time { return epoch.Add(w.elapsed) }
+func (s *simulation) now() time.Time { return epoch.Add(s.elapsed) }
 
-func newWorld(sc scenario, seed uint64) *world {
-	w := &world{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1))}
+func newSimulation(sc scenario, seed uint64) *simulation {
+	s := &simulation{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1))}
 	for range clients {
-		c := &client{strategy: build(w.now, w.rng.IntN)}
+		c := &client{strategy: build(s.now, s.rng.IntN)}
 		for server := range sc.servers {
 			c.all = append(c.all, balancer.Detached(string(rune('a'+server)), nil, c.strategy.Attach(nil)))
 		}
-		w.clients = append(w.clients, c)
-		w.after(time.Duration(w.rng.Int64N(int64(gap))), func() { w.arrive(c) })
+		s.clients = append(s.clients, c)
+		s.after(time.Duration(s.rng.Int64N(int64(gap))), func() { s.arrive(c) })
 	}
-	w.refit()
-	return w
+	s.refit()
+	return s
 }
 
 // run goes on until no client makes calls any more, and the last one has ended.
-func (w *world) run() {
-	for len(w.queue) > 0 {
-		last := len(w.queue) - 1
-		next := w.queue[last]
-		w.queue, w.elapsed = w.queue[:last], next.at
+func (s *simulation) run() {
+	for len(s.queue) > 0 {
+		last := len(s.queue) - 1
+		next := s.queue[last]
+		s.queue, s.elapsed = s.queue[:last], next.at
 		next.do()
 	}
 }
 
-func (w *world) after(d time.Duration, do func()) {
-	at := w.elapsed + d
-	i, _ := slices.BinarySearchFunc(w.queue, at, func(a scheduled, at time.Duration) int { return cmp.Compare(at, a.at) })
-	w.queue = slices.Insert(w.queue, i, scheduled{at, do})
+func (s *simulation) after(d time.Duration, do func()) {
+	at := s.elapsed + d
+	i, _ := slices.BinarySearchFunc(s.queue, at, func(a scheduled, at time.Duration) int { return cmp.Compare(at, a.at) })
+	s.queue = slices.Insert(s.queue, i, scheduled{at, do})
 }
 
 // refit gives every client the endpoints that are present, in a new slice as the policy
 // does, and comes back after a tick.
-func (w *world) refit() {
-	for _, c := range w.clients {
+func (s *simulation) refit() {
+	for _, c := range s.clients {
 		c.fit = nil
 		for server, ep := range c.all {
-			if w.present == nil || w.present(server, w.elapsed) {
+			if s.present == nil || s.present(server, s.elapsed) {
 				c.fit = append(c.fit, ep)
 			}
 		}
 	}
-	if w.present != nil && w.elapsed < length {
-		w.after(tick, w.refit)
+	if s.present != nil && s.elapsed < length {
+		s.after(tick, s.refit)
 	}
 }
 
 // arrive makes a call, and comes back for the client's next.
-func (w *world) arrive(c *client) {
-	if w.elapsed >= length {
+func (s *simulation) arrive(c *client) {
+	if s.elapsed >= length {
 		return
 	}
-	w.after(gap, func() { w.arrive(c) })
+	s.after(gap, func() { s.arrive(c) })
 	call := balancer.Call{Method: "/test/Call", Shape: "/test/Call"}
 	ep := c.strategy.Pick(call, c.fit)
-	r := w.serve(slices.Index(c.all, ep))
+	r := s.serve(slices.Index(c.all, ep))
 	r.Call = call
 	ep.AddInFlight(1)
-	w.after(r.Took, func() {
+	s.after(r.Took, func() {
 		ep.AddInFlight(-1)
-		w.calls++
+		s.calls++
 		if r.Failed {
-			w.failures++
+			s.failures++
 		} else {
-			w.took = append(w.took, r.Took)
+			s.took = append(s.took, r.Took)
 		}
 		c.strategy.Done(ep, r)
 	})
 }
 
-func (w *world) serve(server int) balancer.Result {
-	if w.fails != nil && w.fails(server) {
+func (s *simulation) serve(server int) balancer.Result {
+	if s.fails != nil && s.fails(server) {
 		return balancer.Result{Took: failingTime, Err: status.Error(codes.Unavailable, "broken"), Answered: true, Failed: true}
 	}
 	mean := healthy
-	if w.mean != nil {
-		mean = w.mean(server, w.elapsed)
+	if s.mean != nil {
+		mean = s.mean(server, s.elapsed)
 	}
-	return balancer.Result{Took: time.Duration(w.rng.ExpFloat64() * float64(mean)), Answered: true}
+	return balancer.Result{Took: time.Duration(s.rng.ExpFloat64() * float64(mean)), Answered: true}
 }
 
 // scheduled is an event that will happen.

@@ -15,7 +15,7 @@ type pin struct {
 	env
 }
 
-// env holds the clock and the random source of a pin.
+// env is what a pin reads from outside. Tests replace it.
 type env struct {
 	now                func() time.Time
 	random             func(n int) int // at least 0, less than n
