@@ -44,7 +44,8 @@ func (a *attempt) Overdue() {
 func (a *attempt) Cut(reason error) { a.cancel(reason) }
 
 // cutReason returns why an attempt that ended with err was cut, as its caller sees it: gRPC's own error looks
-// as if the caller had canceled it. It is nil for an attempt that was not cut, or that ended before.
+// as if the caller had canceled it. It is nil for an attempt that was not cut, or that ended before. The reasons
+// of the policy have a status; those of package hedge have none.
 func (a *attempt) cutReason(err error) error {
 	reason := context.Cause(a.ctx)
 	if retry.CodeOf(err) == codes.Canceled && a.caller.Err() == nil && status.Code(reason) != codes.Unknown {

@@ -159,7 +159,8 @@ func (c frozenConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// serve starts three backends, and returns a channel to them that is made as connect says.
+// serve starts three backends, and returns them, a client over the channel that connect makes, and a function
+// that ends all of them.
 func serve(t *testing.T, connect func(target string, names resolver.Builder, dialer grpc.DialOption) (closer, error)) ([]*backend, testgrpc.TestServiceClient, func()) {
 	t.Helper()
 	backends := make([]*backend, 3)
@@ -200,7 +201,7 @@ func callsOf(backends []*backend) (sum int64) {
 	return sum
 }
 
-// listOf returns what a resolver says that has these backends.
+// listOf returns the state of a resolver that lists these backends.
 func listOf(addresses ...string) (s resolver.State) {
 	for _, a := range addresses {
 		s.Endpoints = append(s.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
@@ -301,7 +302,7 @@ func TestAFrozenBackendHoldsNoCall(t *testing.T) {
 	}
 }
 
-// observer keeps what a channel tells it, and what it counts of the rest.
+// observer records the events of a channel, and counts its picks.
 type observer struct {
 	observe.None
 	mu                  sync.Mutex
@@ -510,11 +511,11 @@ func TestNoRepeatableCallFailsUnderLoad(t *testing.T) {
 	}
 }
 
-// listener is the Watcher of a caller. It counts the calls that are overdue.
-type listener struct{ overdue atomic.Int64 }
+// callerWatcher is the Watcher of a caller. It counts the calls that are overdue.
+type callerWatcher struct{ overdue atomic.Int64 }
 
-func (l *listener) Overdue() { l.overdue.Add(1) }
-func (*listener) Cut(error)  {}
+func (w *callerWatcher) Overdue() { w.overdue.Add(1) }
+func (*callerWatcher) Cut(error)  {}
 
 func TestAnAttemptOfTheCallerIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -533,11 +534,11 @@ func TestAnAttemptOfTheCallerIsHonoured(t *testing.T) {
 		assert.True(t, bulk.Answered())
 
 		backends[0].freeze()
-		l := new(listener)
+		w := new(callerWatcher)
 		load(t, 30, time.Second, func(ctx context.Context) error {
-			return read(balancer.WithAttempt(ctx, &balancer.Attempt{Watcher: l}))
+			return read(balancer.WithAttempt(ctx, &balancer.Attempt{Watcher: w}))
 		})
-		assert.Positive(t, l.overdue.Load())
+		assert.Positive(t, w.overdue.Load())
 	})
 }
 

@@ -35,7 +35,7 @@
 //   - clientv3/leaderelection: a function that runs while it leads or holds a lock, with fenced writes
 //   - clientv3/store: keys as values of a Go type
 //   - clientv3/mock/fakeetcd: a scripted etcd in memory, for tests
-//   - etcdtest: it and a client of it in one line of a test, with virtual time and faults
+//   - etcdtest: a fakeetcd and a client of it in one line of a test, with virtual time and faults
 //
 // # Toolkit
 //

@@ -22,7 +22,7 @@ import (
 	"github.com/quorate/quorate/observe/introspect"
 )
 
-// reported returns what the handler says of some channels.
+// reported returns the handler's report of some channels.
 func reported(t *testing.T, channels *introspect.Channels) []introspect.Client {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -11,7 +11,8 @@ import (
 	"github.com/quorate/quorate/observe/introspect"
 )
 
-// resolvers returns what the channel needs besides the resolvers that are registered.
+// resolvers returns those for grpc.WithResolvers. If the channel is observed, they are wrapped: Resolvers,
+// or without these the registered ones.
 func (c Channel) resolvers() []resolver.Builder {
 	if c.Observer == nil && c.Report == nil {
 		return c.Resolvers
@@ -33,14 +34,14 @@ func (c Channel) resolvers() []resolver.Builder {
 	return wrapped
 }
 
-// resolverObserver tells an observer what resolvers tell channels, has the channels' policies
-// tell it what they do, and adds the channels to the report.
+// resolverObserver passes the lists and errors of resolvers, and the events of the channels' policies, to an
+// observer, and adds the channels to the report.
 type resolverObserver struct {
 	channel  Channel
 	observer observe.Observer // None without one
 
 	mu   sync.Mutex
-	open int // resolvers
+	open int // resolvers that are not closed
 }
 
 // builder returns a builder that does what b does, and is observed.

@@ -19,9 +19,9 @@ const (
 	// server at all, which attempts do not use up.
 	retryPolicy = `{"maxAttempts":5,"initialBackoff":"0.1s","maxBackoff":"2s","backoffMultiplier":3,"retryableStatusCodes":["UNAVAILABLE"]}`
 
-	// throttling stops repetitions on a channel on which 500 calls more have failed than a tenth of
-	// those that succeeded, until that is better: they would overload a server in trouble. gRPC
-	// allows 1000 tokens at most, of which half must be left.
+	// throttling stops repetitions while the failed calls of a channel exceed a tenth of the successful
+	// ones by 500: they would overload a server in trouble. gRPC allows 1000 tokens at most, and
+	// repeats a call while more than half are left.
 	throttling = `{"maxTokens":1000,"tokenRatio":0.1}`
 
 	defaultCallTimeout = 30 * time.Second

@@ -34,12 +34,12 @@ type Server struct {
 	MinTime time.Duration
 
 	// PermitWithoutStream allows pings at MinTime on connections without a call. If
-	// false, the server punishes a second ping there within 2 hours.
+	// false, the server allows one ping in 2 hours there.
 	PermitWithoutStream bool
 
 	// Time is how long a connection may be without anything received before the
-	// server pings. No client punishes that. 0: 2 hours, grpc's default. The least is
-	// 1 s.
+	// server pings. Clients accept any number of pings. 0: 2 hours, grpc's default. The
+	// least is 1 s.
 	Time time.Duration
 
 	// Timeout is how long the server waits after its ping, and its connections'

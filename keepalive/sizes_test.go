@@ -98,8 +98,8 @@ func (s *floodService) StreamingOutputCall(_ *testgrpc.StreamingOutputCallReques
 	return nil
 }
 
-// TestSlowReaderIsBounded lets a server send to a client that does not read. What the server
-// gets rid of is in the memory of either.
+// TestSlowReaderIsBounded lets a server send to a client that does not read. What the server has
+// sent is in the memory of one of the two.
 func TestSlowReaderIsBounded(t *testing.T) {
 	const (
 		message = 32 * kib

@@ -94,7 +94,7 @@ func within(field string, d, least time.Duration) error {
 	case d == 0 || d >= least && d <= maxDuration:
 		return nil
 	case d > maxDuration:
-		return fmt.Errorf("keepalive: %s: %v; it must be at most %v, and 0 where it shall never come", field, d, maxDuration)
+		return fmt.Errorf("keepalive: %s: %v; it must be at most %v, or 0 for the default", field, d, maxDuration)
 	default:
 		return fmt.Errorf("keepalive: %s: %v; it must be at least %v, or 0 for the default", field, d, least)
 	}

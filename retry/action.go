@@ -1,5 +1,7 @@
 package retry
 
+import "slices"
+
 // Action is what to do after an attempt.
 type Action uint8
 
@@ -49,7 +51,7 @@ var decisions = [numClasses]Decision{
 
 // Decisions returns the matrix of [Decide], one row per class.
 func Decisions() []Decision {
-	return append([]Decision(nil), decisions[:]...)
+	return slices.Clone(decisions[:])
 }
 
 // Decide returns the action for a call of the given safety after an attempt of the given

@@ -1,6 +1,10 @@
 package retry
 
-import "google.golang.org/grpc/codes"
+import (
+	"slices"
+
+	"google.golang.org/grpc/codes"
+)
 
 // CodeRule is the class of a status with an unknown text, for a request that may have
 // been sent.
@@ -17,7 +21,7 @@ type CodeRule struct {
 // When nothing was sent, Unavailable, Canceled and DeadlineExceeded are
 // [NotSent] instead, and every other code is [Definite].
 func Codes() []CodeRule {
-	return append([]CodeRule(nil), codeRules...)
+	return slices.Clone(codeRules)
 }
 
 func codeRule(code codes.Code) CodeRule {

@@ -245,8 +245,7 @@ func TestLocalErrorsAreThoseOfTheReleasedGRPC(t *testing.T) {
 	}
 }
 
-// Were a text worded differently, the outcome would be called known in no more cases, and a call that changes something
-// repeated in none.
+// If grpc-go words a text differently, no outcome that was unknown counts as known, and no mutating call is repeated.
 func TestLocalErrorsFallBackToTheirCode(t *testing.T) {
 	for _, r := range LocalErrors() {
 		known, reworded := status.Error(r.Code, r.Message), status.Error(r.Code, "in other words: "+r.Message)
@@ -282,8 +281,7 @@ func TestUnimplementedMethod(t *testing.T) {
 	assert.Equal(t, OutcomeNotExecuted, OutcomeOf(err))
 }
 
-// A picker's verdict and a connection that cannot be made arrive as statuses
-// too; nothing was sent.
+// A connection that cannot be made arrives as a status too; nothing was sent.
 func TestConnectionThatCannotBeMade(t *testing.T) {
 	refused := errors.New("connection refused")
 	cc, err := grpc.NewClient("passthrough:///nowhere",
@@ -352,8 +350,8 @@ func TestWebServerResponses(t *testing.T) {
 	assert.False(t, SpeaksNoGRPC(nil))
 }
 
-// requireDraining has a server refuse every stream by ending the connection, as a proxy does
-// whose connections are full, and returns what a call says that met it twice.
+// requireDraining calls a server that refuses every stream by ending the connection, as a proxy does
+// whose connections are full. It checks the error, after gRPC's own retry, and returns its text.
 func requireDraining(t *testing.T) (message string) {
 	t.Helper()
 	cc, err := grpc.NewClient("passthrough:///memory",
@@ -373,8 +371,8 @@ func requireDraining(t *testing.T) (message string) {
 	return message
 }
 
-// refuseStreams serves a connection until it has a request, and says then that it will process no stream. Said before
-// the request was sent, gRPC's error may be EOF.
+// refuseStreams serves a connection until it has a request, and then sends a GOAWAY for all streams. If it came before
+// the request, gRPC's error might be EOF.
 func refuseStreams(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {

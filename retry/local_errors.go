@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -12,7 +13,7 @@ import (
 // the code counts. That is safe: no mutating call is repeated for it, and no unknown
 // outcome is reported as known.
 func LocalErrors() []Rule {
-	return append([]Rule(nil), localErrors...)
+	return slices.Clone(localErrors)
 }
 
 // notGRPC is the prefix of grpc-go's error when a web server or a proxy answered, and not

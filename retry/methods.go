@@ -1,6 +1,10 @@
 package retry
 
-import pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+import (
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
 
 // Method is one RPC of etcd.
 type Method struct {
@@ -32,7 +36,7 @@ const (
 // Methods returns every RPC of etcd's services with its safety, in the order
 // of the service descriptors. Any other method is [Mutating].
 func Methods() []Method {
-	return append([]Method(nil), methods...)
+	return slices.Clone(methods)
 }
 
 var methods = []Method{

@@ -85,7 +85,7 @@ type candidate struct {
 	call       *Call
 	first      *balancer.Attempt
 	req, reply proto.Message
-	send       Make
+	second     Make
 }
 
 // Begin records an attempt of a call that may be hedged.
@@ -137,7 +137,7 @@ func (h *Hedger) Overdue(c *Call, first *balancer.Attempt, req, reply any, pause
 	if !ok || !ok2 {
 		return
 	}
-	d := &candidate{call: c, first: first, req: request, reply: response, send: second}
+	d := &candidate{call: c, first: first, req: request, reply: response, second: second}
 	c.mu.Lock()
 	switch {
 	case !d.isOpenLocked() || c.delayed != nil || c.place != nil:
@@ -213,7 +213,7 @@ func (d *candidate) hedge() bool {
 	if !reply.ProtoReflect().IsValid() { // a dynamic message, whose Go type does not have its type
 		reply = d.reply.ProtoReflect().New().Interface()
 	}
-	s := d.send(proto.Clone(d.req), reply)
+	s := d.second(proto.Clone(d.req), reply)
 	s.reply, s.done = reply, make(chan struct{})
 	c.spent, c.second = true, s
 	go s.run()

@@ -50,7 +50,7 @@ func (s *strategy) Pick(call balancer.Call, fit []*balancer.Endpoint) *balancer.
 
 func (*strategy) Attach(*balancer.Endpoint) any { return new(roundrobin.Turn) }
 
-// RoleAware makes the prober ask for roles.
+// RoleAware makes the policy request roles.
 func (*strategy) RoleAware() {}
 
 // leading returns the endpoint of the leader, nil if it is unknown or not among fit. If members

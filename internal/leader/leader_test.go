@@ -33,7 +33,7 @@ func role(id, leader, term uint64) etcdprobe.Role {
 	return etcdprobe.Role{ID: id, Leader: leader, Term: term}
 }
 
-// picked returns how often each endpoint is picked, by index.
+// picked returns how often each endpoint is picked in n picks, by address.
 func picked(s balancer.Strategy, call balancer.Call, fit []*balancer.Endpoint, n int) map[string]int {
 	counts := make(map[string]int)
 	for range n {

@@ -22,7 +22,7 @@ type Backoff struct {
 	last time.Duration
 }
 
-// next returns the bound of the next delay, after an attempt that took took.
+// next returns the bound of the next delay, after an attempt of the given duration.
 func (b *Backoff) next(took time.Duration) time.Duration {
 	if took >= maxDelay {
 		b.last = 0

@@ -37,7 +37,7 @@ func Closed(done <-chan struct{}) bool {
 	}
 }
 
-// Signal puts a value into a channel of capacity 1, unless it has one: what waits for it wakes.
+// Signal puts a value into a channel of capacity 1, unless it has one: a goroutine that waits for it wakes.
 func Signal(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:
