@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 )
 
-// awaitTimeout is far above what an event takes that must happen.
+// awaitTimeout is far longer than any expected event takes.
 const awaitTimeout = time.Minute
 
 // Channel is a resolver.ClientConn that records its calls.
@@ -25,7 +25,7 @@ type Channel struct {
 	mu      sync.Mutex
 	updates []Update
 	errs    []error
-	changed chan struct{} // closed and replaced with each
+	changed chan struct{} // closed and replaced with each update and error
 }
 
 // Update is a call of UpdateState.

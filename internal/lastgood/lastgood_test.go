@@ -164,12 +164,13 @@ func TestGuardRecognizesRollouts(t *testing.T) {
 	assert.False(t, g.Rotating(now))
 	// An endpoint that comes and goes is not recognized as rotation either.
 	for range 100 {
-		assert.Empty(t, newest(g, &now, "a", "b", "c", "d"))
-		assert.Empty(t, newest(g, &now, "a", "b", "c"))
+		assert.Empty(t, keptAfterAMinute(g, &now, "a", "b", "c", "d"))
+		assert.Empty(t, keptAfterAMinute(g, &now, "a", "b", "c"))
 	}
 }
 
-func newest(g *lastgood.Guard[string], now *time.Time, list ...string) []string {
+// keptAfterAMinute returns what the guard keeps once the source has returned the same list twice.
+func keptAfterAMinute(g *lastgood.Guard[string], now *time.Time, list ...string) []string {
 	*now = now.Add(30 * time.Second)
 	g.Update(*now, list, 0)
 	*now = now.Add(30 * time.Second)

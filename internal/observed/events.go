@@ -92,7 +92,7 @@ func (e *events) IgnoresCalls() bool { return e.picks == nil }
 
 // Picked implements balancer.Events.
 func (e *events) Picked(ep *balancer.Endpoint, call balancer.Call) {
-	if e.picks != nil { // what wraps these Events need not say that they ignore calls
+	if e.picks != nil { // a type that wraps these Events may not have IgnoresCalls
 		e.picks.Picked(observe.Pick{Endpoint: e.name(ep), Method: call.Method, Conn: connClasses[call.Conn]})
 	}
 }
@@ -121,8 +121,8 @@ func (e *events) Changed(ep *balancer.Endpoint, change health.Change) {
 	e.updateAllLocked(ep)
 }
 
-// updateLater updates whether the endpoint is used when it may have been doubted for long, as long as
-// it is in the state that it has been in since then.
+// updateLater updates whether the endpoint is used each time longDoubt has passed, while it is in the
+// doubted state that began at since.
 func (e *events) updateLater(ep *balancer.Endpoint, since time.Time) {
 	time.AfterFunc(longDoubt, func() {
 		e.mu.Lock()
@@ -175,14 +175,14 @@ func (e *events) compareLocked(siblings []*balancer.Endpoint) {
 	}
 }
 
-// longDoubt is after which time an endpoint counts as ejected that others are only preferred to.
+// longDoubt is how long others are preferred to an endpoint before it counts as ejected.
 const longDoubt = 30 * time.Second
 
 // isDoubted reports whether other endpoints are preferred to one in the state.
 func isDoubted(s health.State) bool { return s == health.Suspected || s == health.Slow }
 
-// fitness says whether any endpoint is fit, is not doubted, and has not been for long: in an overload
-// they are doubted in turn.
+// fitness says whether any endpoint is fit, whether any is fit and not doubted (good), and whether any has
+// been good for long (steady): in an overload they are doubted in turn.
 type fitness struct{ fit, good, steady bool }
 
 // updateLocked updates whether an endpoint is used: an unfit one is not while another one is fit, and one

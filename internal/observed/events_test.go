@@ -27,7 +27,7 @@ func (r *recorder) Readmitted(observe.Readmission) {
 	r.readmitted = append(r.readmitted, time.Since(r.began))
 }
 
-// A suspicion that lasts is an event, and one because of many calls at once.
+// A suspicion that lasts is an ejection; one because of many calls is an ejection at once.
 func TestLongSuspicionIsAnEjection(t *testing.T) {
 	for often, want := range map[bool][]time.Duration{false: {30 * time.Second}, true: {0}} {
 		synctest.Test(t, func(t *testing.T) {

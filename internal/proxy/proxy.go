@@ -31,7 +31,7 @@ func FromEnvironment(address string) *url.URL {
 	if host, _, err := net.SplitHostPort(address); network != "tcp" || err != nil || host == "" {
 		return nil // this machine, or invalid
 	}
-	via, _ := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: address}}) // of a valid address
+	via, _ := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: address}}) // only http can fail
 	return via
 }
 
