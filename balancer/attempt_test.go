@@ -60,7 +60,7 @@ func TestPinnedAttemptIsNotPickedAgain(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(cut), "it must not wait for another endpoint")
 }
 
-func TestAttemptOfACall(t *testing.T) {
+func TestAttemptRecordsItsCall(t *testing.T) {
 	withClient(t, 2, func(t *testing.T, c *client, servers []*server) {
 		client := pb.NewTestServiceClient(c.ClientConn)
 		call := func(ctx context.Context, a *balancer.Attempt) error {
@@ -117,7 +117,7 @@ func TestOverdueIsCalledWhenAnotherCanServe(t *testing.T) {
 	})
 }
 
-func TestStreamThatNoPolicyPicked(t *testing.T) {
+func TestStreamThatNoPolicyPickedIsIgnored(t *testing.T) {
 	a := &balancer.Attempt{Stream: true}
 	require.NoError(t, a.Picked(balancer.Detached("a", nil, nil)))
 	a.Heard()

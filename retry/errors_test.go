@@ -275,14 +275,14 @@ func TestClosingTheChannelUnderACall(t *testing.T) {
 }
 
 // What a server library says of a method that it does not have.
-func TestUnimplementedMethod(t *testing.T) {
+func TestUnimplementedMethodIsNotExecuted(t *testing.T) {
 	_, err := pb.NewKVClient(serve(t, &authServer{})).Put(t.Context(), &pb.PutRequest{Key: []byte("k")})
 	require.Equal(t, codes.Unimplemented, status.Code(err))
 	assert.Equal(t, OutcomeNotExecuted, OutcomeOf(err))
 }
 
-// A connection that cannot be made arrives as a status too; nothing was sent.
-func TestConnectionThatCannotBeMade(t *testing.T) {
+// Its error arrives as a status.
+func TestConnectionThatCannotBeMadeSendsNothing(t *testing.T) {
 	refused := errors.New("connection refused")
 	cc, err := grpc.NewClient("passthrough:///nowhere",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

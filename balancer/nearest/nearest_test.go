@@ -63,7 +63,7 @@ func TestNearestEndpointIsUsed(t *testing.T) {
 	assert.Equal(t, map[string]int{"0": 20}, b.picks(exploringNothing, []*balancer.Endpoint{b.eps[0], b.eps[2]}, 20), "the nearest is not fit")
 }
 
-func TestMinimumAdvantage(t *testing.T) {
+func TestEndpointTakesOverIfItIsWorthwhile(t *testing.T) {
 	for _, tc := range []struct {
 		held, other time.Duration
 		want        bool
@@ -211,7 +211,7 @@ func TestEachNeedHasItsOwnNearestEndpoint(t *testing.T) {
 	}
 }
 
-func TestEndpointsWithoutDistances(t *testing.T) {
+func TestEndpointsWithoutDistancesTakeTurns(t *testing.T) {
 	s := Builder.Build(nil)
 	var eps []*balancer.Endpoint
 	for i := range 3 {

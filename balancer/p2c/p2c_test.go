@@ -283,7 +283,7 @@ func TestLongIdleEndpointsShareByLoad(t *testing.T) {
 	assert.Equal(t, map[string]int{"1": 100}, b.picks(balancer.Call{}, 100))
 }
 
-func TestEndpointsWithoutRecords(t *testing.T) {
+func TestEndpointsWithoutRecordsAreChosenByLoad(t *testing.T) {
 	s := Builder.Build(nil)
 	var eps []*balancer.Endpoint
 	for i := range 5 {

@@ -341,9 +341,8 @@ func TestRaceOfNone(t *testing.T) {
 	assert.Equal(t, b.eps, racers(s, b.eps), "and are back")
 }
 
-// TestRaceForAReason: an endpoint of no use leaves the race, any other one stays
-// connected until another one has won.
-func TestRaceForAReason(t *testing.T) {
+// Any other endpoint stays connected until another one has won.
+func TestEndpointOfNoUseLeavesTheRace(t *testing.T) {
 	for _, tc := range states {
 		t.Run(tc.name, func(t *testing.T) {
 			b, s := wonBy(t, 0, 3)

@@ -105,7 +105,7 @@ func serve(t *testing.T, first State, r *recorder, test func(t *testing.T, s *so
 }
 
 // A list that the channel refuses is passed again, with growing pauses.
-func TestRefusedList(t *testing.T) {
+func TestRefusedListIsPassedAgain(t *testing.T) {
 	r := &recorder{refusals: 12}
 	serve(t, State{Endpoints: one("a")}, r, func(t *testing.T, s *source, _ resolver.Resolver) {
 		time.Sleep(time.Hour)
@@ -130,7 +130,7 @@ func TestNewerListReplacesARefusedOne(t *testing.T) {
 	})
 }
 
-func TestClose(t *testing.T) {
+func TestCloseEndsUpdatesAndReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, s := &recorder{refusals: 100}, newSource(State{Endpoints: one("a")})
 		resolved, released := 0, 0
@@ -149,7 +149,7 @@ func TestClose(t *testing.T) {
 }
 
 // Close returns when the channel has processed its update.
-func TestCloseDuringAnUpdate(t *testing.T) {
+func TestCloseWaitsForAnUpdate(t *testing.T) {
 	r := &recorder{cost: time.Hour}
 	serve(t, State{Endpoints: one("a")}, r, func(t *testing.T, s *source, served resolver.Resolver) {
 		s.set(State{Endpoints: one("b")})
@@ -160,7 +160,7 @@ func TestCloseDuringAnUpdate(t *testing.T) {
 
 // An empty list, which policies refuse, is passed once. Its problem is reported after it, and
 // otherwise once.
-func TestEmptyList(t *testing.T) {
+func TestEmptyListIsPassedOnce(t *testing.T) {
 	const none, other = "none is registered", "etcd is unreachable"
 	r := &recorder{refusals: 100}
 	serve(t, State{}, r, func(t *testing.T, s *source, _ resolver.Resolver) {
@@ -186,7 +186,7 @@ func TestEmptyList(t *testing.T) {
 }
 
 // A State that is due is built again without a change.
-func TestDueState(t *testing.T) {
+func TestDueStateIsBuiltAgain(t *testing.T) {
 	r := &recorder{}
 	serve(t, State{}, r, func(t *testing.T, s *source, _ resolver.Resolver) {
 		began := time.Now()
@@ -202,7 +202,7 @@ func TestDueState(t *testing.T) {
 }
 
 // Under continuous changes a slow channel receives fewer lists.
-func TestSlowChannel(t *testing.T) {
+func TestSlowChannelReceivesFewerLists(t *testing.T) {
 	r := &recorder{cost: 10 * time.Millisecond}
 	serve(t, State{}, r, func(t *testing.T, s *source, _ resolver.Resolver) {
 		for i := range 1000 {
@@ -216,7 +216,7 @@ func TestSlowChannel(t *testing.T) {
 }
 
 // Under continuous changes building lists takes a fifth of the time, however many channels read them.
-func TestCostlyLists(t *testing.T) {
+func TestBuildingTakesAFifthOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(State{})
 		s.cost = 10 * time.Millisecond
@@ -231,7 +231,7 @@ func TestCostlyLists(t *testing.T) {
 	})
 }
 
-func TestChannelThatHangs(t *testing.T) {
+func TestChannelThatHangsDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(State{Endpoints: one("a")})
 		slow, quick := &recorder{cost: time.Hour}, &recorder{}

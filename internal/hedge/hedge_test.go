@@ -13,7 +13,7 @@ import (
 )
 
 // An interceptor of the program answers the second attempt, from a cache for instance: no endpoint is picked.
-func TestAHedgeThatIsNotSent(t *testing.T) {
+func TestHedgeThatAnInterceptorAnswersIsNoEvent(t *testing.T) {
 	var h Hedger
 	var c Call
 	first := new(balancer.Attempt)

@@ -37,8 +37,8 @@ func TestMove(t *testing.T) {
 	assert.True(t, proto.Equal(want, into), "%v", into)
 }
 
-// TestADynamicMessageIsHedged hedges a call of a gateway, whose messages have the Go type of all dynamic ones.
-func TestADynamicMessageIsHedged(t *testing.T) {
+// TestDynamicMessageIsHedged hedges a call of a gateway, whose messages have the Go type of all dynamic ones.
+func TestDynamicMessageIsHedged(t *testing.T) {
 	answer := &pb.RangeResponse{Count: 2}
 	text, err := proto.Marshal(answer)
 	require.NoError(t, err)
