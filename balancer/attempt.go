@@ -50,7 +50,7 @@ type Attempt struct {
 	// [Attempt.Heard] for each message, perhaps [Attempt.Sending], and the Watcher's Cut is called when the endpoint or the
 	// connection can no longer serve it. Its duration does not count as the latency of a call, nor does
 	// it count among the calls in flight. A stream of class Calls stays on the connection of calls
-	// however much it moves, also while the server closes it gracefully.
+	// however many bytes it carries, also while the server closes that gracefully.
 	Stream bool
 	// Large says that a call of class Calls has a large response: it uses the connection of class
 	// Bulk, so that no other response queues behind it.

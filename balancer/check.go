@@ -108,7 +108,7 @@ func (c *connCheck) pause(now time.Time) time.Duration {
 	return min(max(left, watchInterval), probeRound)
 }
 
-// closeSilent closes connections of an endpoint that are found dead, and tells the observer.
+// closeSilent closes connections of an endpoint that are found dead, and calls Events.Closed.
 func (ck *checker) closeSilent(dead ...*subConn) {
 	reason := unusable(dead[0].ep, "its connection gives no sign of life")
 	for _, s := range dead {

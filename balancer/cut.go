@@ -78,7 +78,7 @@ func (ck *checker) mayCutWrite(c *call, st *health.Status, now time.Time) bool {
 // quickAnswer is the longest latency that counts as timely.
 const quickAnswer = 250 * time.Millisecond
 
-// hasQuickWitness reports whether another endpoint has completed timely work since then.
+// hasQuickWitness reports whether another endpoint has completed timely work since.
 func (e *Endpoint) hasQuickWitness(since time.Time) bool {
 	return slices.ContainsFunc(e.others(), func(other *Endpoint) bool {
 		return other.isWitness(since) && other.healthEntry().Latest() < quickAnswer

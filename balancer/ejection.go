@@ -186,7 +186,7 @@ func (e *Endpoint) eject(ev health.Evidence) {
 // servers whose errors state their health.
 func (o *Options) errorsEject() bool { return o.Classify == nil }
 
-// usualElsewhere returns what calls of the shape take at other endpoints that are well, 0 if that is
+// usualElsewhere returns how long calls of c's shape take at other endpoints of the best rank, 0 if that is
 // not known.
 func (e *Endpoint) usualElsewhere(c *call) (usual time.Duration) {
 	shape, n := c.attempt.info(c.method).Shape, 0
@@ -199,7 +199,7 @@ func (e *Endpoint) usualElsewhere(c *call) (usual time.Duration) {
 	return usual / time.Duration(max(n, 1))
 }
 
-// othersSucceed reports whether calls at other endpoints that are well seldom fail.
+// othersSucceed reports whether calls seldom fail at other endpoints of the best rank.
 func (e *Endpoint) othersSucceed(now time.Time) bool {
 	var all, bad int64
 	for _, other := range e.others() {

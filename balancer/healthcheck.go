@@ -14,7 +14,7 @@ import (
 // gRPC's client-side health check (gRFC A17, "healthCheckConfig" in a service config) watches
 // grpc.health.v1 over each connection for calls. A connection gets calls while its server says SERVING,
 // as with gRPC's round_robin. Without that config gRPC says READY at once. A policy above this one may
-// report through the same listener: gRPC's outlier_detection_experimental ejects so.
+// report through the same listener, as gRPC's outlier_detection_experimental does to eject a connection.
 
 var errUnhealthy = errors.New("the health check says that the backend does not serve")
 

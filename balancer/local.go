@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Need decides what a fault means for a call. Where two members of three are frozen, the third
-// has no leader: it serves local calls, and those that need full service stay where they are.
+// Local calls need only what an endpoint can do without its peers. Where two members of three are frozen,
+// the third has no leader: it serves local calls, and calls that need full service stay where they are.
 
 // localRank ranks suspects for local calls: one that has given a sign of life since may serve them.
 func (e *Endpoint) localRank(st *health.Status) int {
