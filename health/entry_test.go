@@ -110,7 +110,7 @@ func TestSubscribersGetEveryChangeInOrder(t *testing.T) {
 
 	cancel()
 	note(a, health.Suspicious)
-	assert.Len(t, seen, 3, "it is cancelled")
+	assert.Len(t, seen, 3, "it is canceled")
 	cancel()
 }
 

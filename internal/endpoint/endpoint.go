@@ -11,7 +11,7 @@
 //	unix:///abs/socket             Unix socket at an absolute path
 //	unixs:…                        like unix:, and always TLS
 //
-// Every endpoint is interpreted separately: an http endpoint is dialled in plaintext and an https
+// Every endpoint is interpreted separately: an http endpoint is dialed in plaintext and an https
 // endpoint with TLS, regardless of their order.
 package endpoint
 

@@ -185,11 +185,11 @@ func FuzzParse(f *testing.F) {
 		case e.Raw != s:
 			t.Fatalf("Parse(%q).Raw = %q", s, e.Raw)
 		case e.Address == "", e.ServerName == "", addr == "":
-			t.Fatalf("Parse(%q) = %#v, dialled as %q: a part is empty", s, e, addr)
+			t.Fatalf("Parse(%q) = %#v, dialed as %q: a part is empty", s, e, addr)
 		case strings.ContainsFunc(addr, unicode.IsControl):
-			t.Fatalf("Parse(%q) is dialled as %q, which holds a control character", s, addr)
+			t.Fatalf("Parse(%q) is dialed as %q, which holds a control character", s, addr)
 		case network == "unix" != (strings.HasPrefix(s, "unix:") || strings.HasPrefix(s, "unixs:")):
-			t.Fatalf("Parse(%q) is dialled over %s", s, network)
+			t.Fatalf("Parse(%q) is dialed over %s", s, network)
 		}
 		again, err := Parse(e.Address)
 		if err != nil || again.Address != e.Address || again.ServerName != e.ServerName {

@@ -10,7 +10,7 @@ import (
 )
 
 // Parse interprets an endpoint string. A bare host without a port is returned
-// unchanged, as the official client does; dialling it reports the missing port.
+// unchanged, as the official client does; dialing it reports the missing port.
 //
 // It returns an error, which never shows a password, for an empty string,
 // whitespace and control characters (a Unix socket's path may hold spaces), several

@@ -2,7 +2,7 @@
 // quorate.Channel.
 //
 // A call has one hedge at most, with a copy of the request and a reply of its own. The first
-// result counts, and the other attempt is cancelled. An error of the first endpoint ends the call at
+// result counts, and the other attempt is canceled. An error of the first endpoint ends the call at
 // once if a repetition would fail too; after any other error the call waits for the second. An error
 // of the second never ends the call: a lagging member may have less data than the first.
 //
