@@ -281,9 +281,7 @@ func (c *client) starting(n int, s *server, a attempt) <-chan outcome {
 	outcomes := make(chan outcome, n)
 	a.only = c.endpoint(s)
 	for range n {
-		go func() {
-			outcomes <- c.call(context.Background(), a)
-		}()
+		go func() { outcomes <- c.call(context.Background(), a) }()
 	}
 	return outcomes
 }
