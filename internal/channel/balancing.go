@@ -15,7 +15,7 @@ import (
 // DefaultStrategy is the strategy of a channel without a configured one.
 const DefaultStrategy = "round_robin"
 
-// The strategy uses the leader of members that have one, as etcd's do.
+// init registers "leader", which package policies does not have: it is for members of a Raft cluster.
 func init() { balancer.Register(leader.Builder) }
 
 // Balancing selects the strategy that spreads calls over the endpoints.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -187,6 +188,13 @@ func (c *call) next() *attempt {
 	return r.next(&attempt{anonymous: c.first.anonymous})
 }
 
+// pauseAfter calls settle and records how long it took.
+func (c *call) pauseAfter(a *attempt, err error) error {
+	begun := time.Now()
+	defer func() { c.retrier().paused += time.Since(begun) }()
+	return c.settle(a, err)
+}
+
 // settle handles a failed attempt. It returns nil when it is time for another one, and
 // otherwise the final error of the call.
 func (c *call) settle(a *attempt, err error) error {
@@ -211,9 +219,9 @@ func (c *call) settle(a *attempt, err error) error {
 	return err
 }
 
-// classOf returns the class of a failed attempt, where interceptors of the program decide how often it calls and what it
-// returns. One that fails without a status, and has not called, sent nothing. A write that they called and that may have
-// been executed stays so, whatever their last call, or they themselves, returned.
+// classOf returns the class of a failed attempt. Interceptors of the program may call any number of times, and return any
+// error. An attempt that failed without a status, and without a call by them, sent nothing. A write stays ambiguous if one
+// of their calls may have been executed, whatever error they return.
 func (c *call) classOf(a *attempt, err error, ev retry.Evidence) retry.Class {
 	class := c.retrier().correct(retry.Classify(err, ev), a)
 	executed, unknown := a.executions.Load() > 0, retry.OutcomeOfAttempt(err, ev) == retry.OutcomeUnknown

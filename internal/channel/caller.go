@@ -118,7 +118,8 @@ func (c *Caller) Invoke(ctx context.Context, method string, req, reply any, opts
 // members may be unable to issue. The endpoint may answer without one.
 const singleTokenWait = 2 * time.Second
 
-// fetchToken fetches a token.
+// fetchToken fetches a token if one is required and missing. A call to one endpoint goes on without
+// one after singleTokenWait.
 func (c *Caller) fetchToken(ctx context.Context) error {
 	if !c.single {
 		return c.tokens.ensure(ctx)
@@ -181,13 +182,13 @@ func (c *Caller) setProperties(p *properties, method string, req any) {
 // pass a caller. They have gRPC's usual semantics and no retries. Only the token is
 // attached and renewed, as the user cannot know when it expires.
 
-// lastUnary is the last of the chained interceptors of our connections.
+// lastUnary is the last of the chained unary interceptors of the client's connections.
 func (c *client) lastUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if a := attemptFrom(ctx); a != nil {
 		a.called.Store(true)
 		err := invoke(ctx, method, req, reply, cc, c.tokens.attach(opts, method, a)...)
 		if err != nil {
-			err = c.named(a, err)
+			err = c.withoutEOF(a, err)
 		}
 		if err == nil || retry.OutcomeOfAttempt(err, retry.Evidence{Sent: a.MaySent(), Answered: a.Answered(), Method: method}) != retry.OutcomeNotExecuted {
 			a.executions.Add(1)
@@ -203,7 +204,7 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 		if err == nil {
 			return nil
 		}
-		ev, err := a.outcome(method, c.named(a, err))
+		ev, err := a.outcome(method, c.withoutEOF(a, err))
 		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token {
 			return err
 		}
@@ -216,9 +217,9 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 	}
 }
 
-// named replaces a bare io.EOF, with which gRPC 1.85 ends a call that a server has refused before it read it, and whose
-// connection is lost before gRPC has sent it again.
-func (c *client) named(a *attempt, err error) error {
+// withoutEOF replaces a bare io.EOF. gRPC 1.85 returns it for a call that a server has refused unread, if the connection is
+// lost before gRPC has sent the call again.
+func (c *client) withoutEOF(a *attempt, err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}

@@ -176,7 +176,7 @@ func TestQuietStreamsAreProbed(t *testing.T) {
 	})
 }
 
-func TestObserverOfAChannel(t *testing.T) {
+func TestPicksAndSetEndpointsAreReported(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
 		for _, s := range c.Statuses() {
 			assert.Equal(t, health.Serving, s.State)
@@ -294,7 +294,7 @@ func TestLargeRangesHaveAConnectionOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestSizesAreBounded(t *testing.T) {
+func TestLargeRangesAreBounded(t *testing.T) {
 	var l largeRanges
 	large := &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{{Value: make([]byte, largeResponse)}}}
 	for n := range 2 * maxLargeRanges {

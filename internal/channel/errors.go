@@ -37,8 +37,8 @@ func (e *cutError) Is(target error) bool { return target == rpctypes.ErrTimeout 
 // that of a context.
 func isOfProgram(err error) bool { return hasNoStatus(err) && retry.CodeOf(err) == codes.Unknown }
 
-// hasNoStatus reports whether an error is not gRPC's, which have a status; io.EOF, with which
-// a server ends a stream, has none.
+// hasNoStatus reports whether an error is not gRPC's: it has no status, and is not io.EOF, with which
+// a server ends a stream.
 func hasNoStatus(err error) bool {
 	_, hasStatus := status.FromError(err)
 	return !hasStatus && !errors.Is(err, io.EOF)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// handshakeMemory is how long at least an address whose TLS handshake failed is tried after the others of its name.
+// handshakeMemory is the least time for which an address whose TLS handshake failed is tried after the others of its name.
 const handshakeMemory = 10 * time.Minute
 
 // handshakes remembers the addresses whose latest TLS handshake failed. TCP connects to them, so a name with

@@ -44,8 +44,8 @@ func (c *call) second(a *attempt, req, reply proto.Message) *hedge.Second {
 	}
 }
 
-// conclude returns the result of a call whose first attempt has ended, and the attempt that
-// succeeded, nil if none did. The second attempt may still run.
+// conclude is called when the first attempt of a hedged call has ended; the second may still run. It
+// returns the attempt that succeeded, nil if none did, and the error of the call.
 func (c *call) conclude(a *attempt, err error, s *hedge.Second) (*balancer.Attempt, error) {
 	final := err != nil && c.isFinal(a, err)
 	result := c.caller.hedges.Conclude(c.first.caller, s, c.reply, err, final, c.caller.closed, ErrClosed)

@@ -14,7 +14,7 @@ type properties struct {
 	safety retry.Safety
 	need   balancer.Need
 	conn   balancer.ConnClass
-	write  bool // it is in flight to one endpoint, and may change something
+	write  bool // a mutating call of class Calls, see balancer.Attempt.Write
 	// hedged calls may be sent to a second endpoint, see package hedge.
 	hedged bool
 	// large calls have large responses, see largeRanges.
@@ -64,7 +64,7 @@ func (p *properties) set(method string, req any) {
 
 func ofMethod(method string, req any, safety retry.Safety) properties {
 	switch method {
-	case pb.KV_Range_FullMethodName: // no request of etcd's
+	case pb.KV_Range_FullMethodName: // the request is no *pb.RangeRequest
 		return properties{}
 	case pb.KV_Txn_FullMethodName:
 		return ofTxn(req, safety)
@@ -94,7 +94,8 @@ func ofMethod(method string, req any, safety retry.Safety) properties {
 	}
 }
 
-// shapeOfRange also reports whether the response is bounded: small enough for hedging.
+// shapeOfRange returns the shape of a range, and whether its response is bounded: small enough for
+// hedging.
 func shapeOfRange(r *pb.RangeRequest) (shape string, bounded bool) {
 	limit := r.GetLimit()
 	switch {

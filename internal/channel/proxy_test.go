@@ -18,7 +18,8 @@ import (
 	"github.com/quorate/quorate/internal/testpki"
 )
 
-// startProxy starts a proxy that connects to any address, counts these connections, and is that of all clients.
+// startProxy starts a proxy, which all clients use until the test ends. It connects to any address, and counts these
+// connections.
 func startProxy(t *testing.T) *atomic.Int32 {
 	t.Helper()
 	var connected atomic.Int32

@@ -23,8 +23,8 @@ func (r *refusals) add(ep *balancer.Endpoint) {
 	}
 }
 
-// byAll records a refusal by ep and reports whether every endpoint has refused. If
-// endpoints are unknown, width refusals count as all.
+// byAll reports whether every endpoint has refused, ep the latest. If ep is nil, for unknown, width
+// refusals by unknown endpoints count as all.
 func (r *refusals) byAll(ep *balancer.Endpoint, width int) bool {
 	return r.complete(ep, width, func(*balancer.Endpoint) bool { return false })
 }
@@ -36,7 +36,7 @@ func (r *refusals) byAllReachable(ep *balancer.Endpoint, width int) bool {
 	})
 }
 
-// byAllUsable reports whether every endpoint that serves calls of every kind has refused, where ep has.
+// byAllUsable is like byAll for an ep that is known, but ignores endpoints that do not serve calls of every kind.
 func (r *refusals) byAllUsable(ep *balancer.Endpoint) bool {
 	return r.complete(ep, 1, func(other *balancer.Endpoint) bool { return other.Unreachable() || !other.State().Usable() })
 }

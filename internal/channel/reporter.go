@@ -66,10 +66,3 @@ func (c *call) traceEnd(a *attempt, err error) {
 		a.trace.End(c.caller.name(a.endpoint()), err)
 	}
 }
-
-// pauseAfter calls settle and records how long it took.
-func (c *call) pauseAfter(a *attempt, err error) error {
-	begun := time.Now()
-	defer func() { c.retrier().paused += time.Since(begun) }()
-	return c.settle(a, err)
-}

@@ -186,9 +186,9 @@ func (r *Retrier) Endpoint() string { return r.c.name(r.opened.endpoint()) }
 // InvalidateToken is called when the server refused a request in a message on the latest
 // stream. If the stream's token is or may be the reason, it discards the token and
 // reports whether the next stream would carry another one, or, while the token is new, the same
-// to another member. A denied permission may be
-// such a case: before 3.5.6, etcd reports a bad token in a message only like that. After a denial the
-// next stream's token is no older than tokenSettles.
+// to another member. The token may be the reason for a denied permission, because etcd before 3.5.6
+// reports a bad token so in a message. After a denial the next stream's token is no older than
+// tokenSettles.
 func (r *Retrier) InvalidateToken(refusal error) bool {
 	class := retry.Classify(refusal, retry.Evidence{Sent: true, Method: r.method})
 	if class != retry.Token && !isDenial(refusal) {

@@ -26,10 +26,9 @@ import (
 var errGone = status.Error(codes.Unavailable, "connection reset by peer")
 
 func rangeRetrier(policy retry.Policy) *Retrier {
-	t := DefaultRetrier(pb.KV_RangeStream_FullMethodName)
-	t.c = newTestCaller(nil, nil) // with its own budget
-	t.policy = policy
-	return t
+	r := newTestCaller(nil, nil).Retrier(pb.KV_RangeStream_FullMethodName)
+	r.policy = policy
+	return r
 }
 
 func TestRetrierIsBoundedByTheDeadline(t *testing.T) {
@@ -225,7 +224,7 @@ func TestEndlessWorkSurvivesAnOutageOfAuthentication(t *testing.T) {
 	})
 }
 
-// scriptedRetrier returns a Retrier of endless work whose streams go to the endpoints in on.
+// scriptedRetrier returns a Retrier of endless work, and a function that sets the endpoint of its latest stream.
 func scriptedRetrier() (retrier *Retrier, on func(*balancer.Endpoint)) {
 	retrier = rangeRetrier(retry.Policy{}).Endless()
 	return retrier, func(ep *balancer.Endpoint) {

@@ -180,7 +180,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type heldConn struct {
 	grpc.ClientConnInterface
 	endpoints []*balancer.Endpoint
-	entries   []*health.Entry
 
 	mu   sync.Mutex
 	held []*held
@@ -209,9 +208,7 @@ func newHeldConn(endpoints ...string) *heldConn {
 	c := new(heldConn)
 	table := health.NewTable()
 	for _, ep := range endpoints {
-		entry := table.Acquire("", ep)
-		c.entries = append(c.entries, entry)
-		c.endpoints = append(c.endpoints, balancer.Detached(ep, entry, nil))
+		c.endpoints = append(c.endpoints, balancer.Detached(ep, table.Acquire("", ep), nil))
 	}
 	return c
 }
@@ -302,7 +299,6 @@ type recorder struct {
 	picks     []observe.Pick
 	ejected   []observe.Ejection
 	readmits  []observe.Readmission
-	changes   []health.Change
 	endpoints [][]string
 }
 
@@ -320,7 +316,6 @@ func (w *recorder) OutcomeUnknown(e observe.UnknownOutcome) { record(w, &w.unkno
 func (w *recorder) Picked(e observe.Pick)                   { record(w, &w.picks, e) }
 func (w *recorder) Ejected(e observe.Ejection)              { record(w, &w.ejected, e) }
 func (w *recorder) Readmitted(e observe.Readmission)        { record(w, &w.readmits, e) }
-func (w *recorder) StateChanged(e health.Change)            { record(w, &w.changes, e) }
 func (w *recorder) EndpointsSet(e []string)                 { record(w, &w.endpoints, e) }
 
 // peers are the endpoints of a policy whose connections a test controls.

@@ -49,7 +49,7 @@ func (s *security) name(endpoints []string, prepare func()) {
 	for _, raw := range endpoints {
 		ep, err := endpoint.Parse(raw)
 		switch {
-		case err != nil: // the caller that sets it reports it
+		case err != nil: // setEndpointsLocked logs it
 		case ep.UseTLS(s.tls):
 			secured = true
 		default:
@@ -105,7 +105,7 @@ func (c *Channel) SetFoundEndpoints(endpoints []string, named uint64) bool {
 	if c.named != named {
 		return false
 	}
-	usable, _ := c.SplitFound(endpoints) // again: the program may have named others since
+	usable, _ := c.SplitFound(endpoints)
 	c.setEndpointsLocked(usable)
 	return true
 }
@@ -174,8 +174,8 @@ func (c *transportCredentials) ClientHandshake(ctx context.Context, authority st
 	return secured, info, err
 }
 
-// usesTLS returns the security of the address. An address without the attribute comes
-// from another resolver: a client with TLS uses TLS for it.
+// usesTLS reports whether the address of a handshake is that of an endpoint with TLS. An address
+// without the attribute comes from another resolver: a client with TLS uses TLS for it.
 func (c *transportCredentials) usesTLS(ctx context.Context) bool {
 	attrs := credentials.ClientHandshakeInfoFromContext(ctx).Attributes
 	if s, ok := attrs.Value(securityKey{}).(endpoint.Security); ok {

@@ -23,10 +23,10 @@ var sharedHealth = health.NewTable()
 // sharing returns the key under which a client shares an endpoint's health: address,
 // server name, and how the server and the client are authenticated. A client with a custom
 // dialer in its DialOptions shares nothing, because its connections may lead anywhere, nor does
-// one with another server name.
+// one with grpc.WithAuthority.
 type sharing struct {
 	disabled bool
-	identity *tlsIdentity // nil if the configuration cannot be compared, or for none
+	identity *tlsIdentity // nil if disabled, or if the configuration cannot be compared
 	dialer   dialer
 
 	mu     sync.Mutex

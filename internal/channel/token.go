@@ -89,11 +89,12 @@ type tokenSource struct {
 	useless wrongLogin // its tokens are refused as soon as they are fetched
 }
 
-// freshToken is the age up to which a refused token counts as useless. Tokens live for a second at least.
+// freshToken is the age up to which a refused token with which no call was accepted counts as useless. Tokens live for a
+// second at least.
 const freshToken = time.Second
 
-// Backoff after a wrong login, or after more than maxTokenRefreshes other refusals in a row, or as many useless tokens, with which
-// no call was accepted: members spend a bcrypt hash on most requests.
+// Backoff after a wrong login, after more than maxTokenRefreshes other refusals in a row, and after as many useless tokens:
+// members spend a bcrypt hash on most requests.
 const (
 	wrongLoginBackoff      = time.Second
 	maxWrongLoginBackoff   = time.Minute
@@ -202,7 +203,7 @@ func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 	return notRenewed
 }
 
-// loginChanged discards the token of the previous login at once. One that the user gave is the current one.
+// loginChanged discards the token of the previous login at once. If the user gave a token, that is the next one.
 func (s *tokenSource) loginChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,8 @@ const (
 	// all of its clients lose their streams at once.
 	reopenSpread = 100 * time.Millisecond
 
-	// idlePause bounds the pause of endless work that has not been sent, after eagerFailures, while nothing is
-	// connected: an endpoint that is ends the pause.
+	// idlePause bounds the pause of endless work after eagerFailures attempts that were not sent, while no endpoint is
+	// connected. A new connection ends the pause.
 	idlePause     = 4 * time.Second
 	eagerFailures = 3
 
@@ -39,7 +39,7 @@ const (
 	// it doubles up to four times this value. Endless work makes an attempt at the second
 	// check even if the budget is empty.
 	throttledBackoff = 4 * time.Second
-	freeLook         = 2
+	freeCheck        = 2
 
 	// longFailure is how long endless work fails before the log has a warning: elections and restarts take less.
 	longFailure = 5 * time.Second
@@ -111,8 +111,8 @@ func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 // waitForBudget returns nil when the budget has a token, or an endpoint has improved,
 // which makes success likely.
 func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attempt, cause error) error {
-	for look := 1; ; look++ {
-		backoff := throttledBackoff << min(look-1, 2)
+	for check := 1; ; check++ {
+		backoff := throttledBackoff << min(check-1, 2)
 		left := r.left(ctx, time.Now())
 		if left <= wakeSpacing {
 			return cause
@@ -121,7 +121,7 @@ func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attem
 		if err != nil {
 			return err
 		}
-		if improved || r.c.budget.Take() || r.endless && look >= freeLook {
+		if improved || r.c.budget.Take() || r.endless && check >= freeCheck {
 			r.retried(class, a, cause)
 			return nil
 		}

@@ -157,7 +157,7 @@ func TestImprovementAtTheEndOfAPause(t *testing.T) {
 	})
 }
 
-// worked returns endless Retriers with long backoffs, whose latest stream worked and broke.
+// worked returns a Retrier of endless work, with long backoffs, whose latest stream worked and broke.
 func worked(t *testing.T, quiet bool) *Retrier {
 	t.Helper()
 	retrier := rangeRetrier(lazy).Endless()
