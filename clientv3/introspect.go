@@ -69,7 +69,7 @@ const readyKey = "\x00"
 // idle client does not probe its servers.
 func (c *Client) Ready(ctx context.Context) error {
 	known := c.EndpointStatus()
-	switch err := c.ctx.Err(); {
+	switch err := c.Ctx().Err(); {
 	case err != nil:
 		return &NotReadyError{Endpoints: known, Err: err}
 	case serves(known):
@@ -129,7 +129,7 @@ func (c *Client) Introspect(o introspect.Options) introspect.Client {
 		c.channel.Inspect(o, &shown)
 	}
 	known := c.EndpointStatus()
-	switch err := c.ctx.Err(); {
+	switch err := c.Ctx().Err(); {
 	case err != nil:
 		shown.NotReady = (&NotReadyError{Err: err}).Error()
 	case serves(known) && c.channel.Failing() == nil:

@@ -15,7 +15,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -271,11 +270,12 @@ func TestIntrospectShowsNoSecret(t *testing.T) {
 }
 
 func TestIntrospectWithoutAConnection(t *testing.T) {
-	c := NewCtxClient(t.Context())
-	in := c.Introspect(introspect.Options{})
-	require.False(t, in.Ready)
-	require.Empty(t, in.Endpoints)
-	require.Error(t, c.Ready(t.Context()))
+	for _, c := range []*Client{NewCtxClient(t.Context()), new(Client)} {
+		in := c.Introspect(introspect.Options{})
+		require.False(t, in.Ready)
+		require.Empty(t, in.Endpoints)
+		require.ErrorContains(t, c.Ready(t.Context()), "this client has no connection")
+	}
 }
 
 // attacher is an observer that keeps the clients that are attached.
@@ -307,41 +307,4 @@ func TestAClientIsAttachedToItsObserver(t *testing.T) {
 	_, err = New(cfg)
 	require.ErrorIs(t, err, sealed)
 	require.Empty(t, a.Metrics())
-}
-
-// A member that is refused at first comes back with a certificate that is not trusted: the log has that reason too.
-func TestTheLogHasALaterReasonOfAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := clienttest.Start(t, 3)
-		core, logs := observer.New(zap.WarnLevel)
-		c := clienttest.Connect(t, cluster, Config{Logger: zap.New(core)})
-		reasons := func() (all []any) {
-			for _, line := range logs.All() {
-				all = append(all, line.Message, line.ContextMap()["last-error"])
-			}
-			return all
-		}
-		for range 10 {
-			clienttest.Get(t, c, "k")
-		}
-		synctest.Wait() // no connection is being made
-		cluster.Member(0).Stop()
-		time.Sleep(5 * time.Minute)
-		lines := reasons()
-		require.Len(t, lines, 2, "%v", lines)
-		require.Equal(t, "an endpoint is out", lines[0])
-		require.Contains(t, lines[1], "connection refused")
-
-		cluster.OnDial(func(_ context.Context, m *fakeetcd.Member) error {
-			if m == cluster.Member(0) {
-				return errors.New("x509: certificate signed by unknown authority")
-			}
-			return nil
-		})
-		time.Sleep(30 * time.Minute)
-		lines = reasons()
-		require.Len(t, lines, 4, "%v", lines)
-		require.Equal(t, "an endpoint is out for another reason", lines[2])
-		require.Contains(t, lines[3], "x509")
-	})
 }

@@ -2,7 +2,9 @@ package clientv3_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -119,8 +123,8 @@ func TestObserverGetsLeaseEvents(t *testing.T) {
 	})
 }
 
-// TestSlog stops and restarts a cluster under a client that logs everything.
-func TestSlog(t *testing.T) {
+// TestSlogHasTheOutageAndNoSecret stops and restarts a cluster under a client that logs everything.
+func TestSlogHasTheOutageAndNoSecret(t *testing.T) {
 	const token, password, value = "hunter2-token", "hunter2-password", "hunter2-value"
 	synctest.Test(t, func(t *testing.T) {
 		cluster := clienttest.Start(t, 1)
@@ -160,5 +164,42 @@ func TestSlog(t *testing.T) {
 		report, err := json.Marshal(c.Introspect(introspect.Options{Keys: true}))
 		require.NoError(t, err)
 		require.NotContains(t, string(report), "hunter2")
+	})
+}
+
+// A member that is refused at first comes back with a certificate that is not trusted: the log has that reason too.
+func TestTheLogHasALaterReasonOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clienttest.Start(t, 3)
+		core, logs := observer.New(zap.WarnLevel)
+		c := clienttest.Connect(t, cluster, Config{Logger: zap.New(core)})
+		reasons := func() (all []any) {
+			for _, line := range logs.All() {
+				all = append(all, line.Message, line.ContextMap()["last-error"])
+			}
+			return all
+		}
+		for range 10 {
+			clienttest.Get(t, c, "k")
+		}
+		synctest.Wait() // no connection is being made
+		cluster.Member(0).Stop()
+		time.Sleep(5 * time.Minute)
+		lines := reasons()
+		require.Len(t, lines, 2, "%v", lines)
+		require.Equal(t, "an endpoint is out", lines[0])
+		require.Contains(t, lines[1], "connection refused")
+
+		cluster.OnDial(func(_ context.Context, m *fakeetcd.Member) error {
+			if m == cluster.Member(0) {
+				return errors.New("x509: certificate signed by unknown authority")
+			}
+			return nil
+		})
+		time.Sleep(30 * time.Minute)
+		lines = reasons()
+		require.Len(t, lines, 4, "%v", lines)
+		require.Equal(t, "an endpoint is out for another reason", lines[2])
+		require.Contains(t, lines[3], "x509")
 	})
 }
