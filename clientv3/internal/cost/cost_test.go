@@ -141,8 +141,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestFunctionsOfAnOperation bounds how many functions of this module an operation enters that has been
-// executed before. The official client enters 17 of its own for a get, 12 for a put, 10 for an event.
+// TestFunctionsOfAnOperation bounds how many functions of this module a repeated operation enters. The
+// official client enters 17 of its own for a get, 12 for a put, 10 for an event.
 func TestFunctionsOfAnOperation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a program with counters")
@@ -155,7 +155,7 @@ func TestFunctionsOfAnOperation(t *testing.T) {
 		rounds, err := filepath.Glob(filepath.Join(dir, name, "*"))
 		require.NoError(t, err)
 		require.NotEmpty(t, rounds)
-		all := filepath.Join(dir, name+" in all") // what is not the work of a timer
+		all := filepath.Join(dir, name+" in all") // what every round enters: a timer fires in some only
 		require.NoError(t, os.Mkdir(all, 0o700))
 		out, err := exec.Command("go", "tool", "covdata", "intersect", "-i="+strings.Join(rounds, ","), "-o="+all).CombinedOutput()
 		require.NoError(t, err, "%s", out)

@@ -30,7 +30,7 @@ type Machine struct {
 	phase            phase
 	lastErr          error         // of the latest stream
 	unansweredAtLoss bool          // the lost stream had unanswered requests
-	oldest           *entry        // the oldest unanswered lease on it; nil if Gone
+	oldest           *entry        // the oldest unanswered lease of the lost stream; nil if Gone
 	quiet            instant       // when the silence of the stream, or of its opening, began
 	shortest         time.Duration // the shortest TTL since no request was due or unanswered
 	moveAt           instant       // when the stream moves off a removed endpoint

@@ -360,3 +360,67 @@ func TestDueLeasesWakeTheNextStream(t *testing.T) {
 		})
 	}
 }
+
+// A refusal that concerns more than one lease ends all Once subscribers at once.
+func TestRefusalOfAll(t *testing.T) {
+	for _, tt := range []struct {
+		err error
+		all bool
+	}{
+		{rpctypes.ErrGRPCPermissionDenied, false},
+		{rpctypes.ErrGRPCAuthFailed, true},
+		{status.Error(codes.Unauthenticated, "who are you?"), true},
+	} {
+		r := newRig(t)
+		k := r.keep(1)
+		r.connect()
+		r.take()
+		first, second := r.once(2), r.once(3)
+		r.take()
+		r.answer(1, ttl)
+		r.m.Lost(r.now, tt.err)
+		require.Contains(t, []int64{2, 3}, r.m.oldest.id)
+		r.m.Refused(r.now, tt.err)
+		r.check()
+		require.Equal(t, tt.all, first.closed+second.closed == 2, tt.err)
+		require.Zero(t, k.closed)
+	}
+}
+
+// The pause during an outage is bounded by the remaining TTL, and has a minimum.
+func TestPause(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ttl   time.Duration
+		left  time.Duration
+		drawn float64
+		want  time.Duration
+	}{
+		{"much is left", time.Minute, 40 * time.Second, 0, 10 * time.Second},
+		{"much is left, at the latest", time.Minute, 40 * time.Second, 1, 15 * time.Second},
+		{"little is left", time.Minute, time.Millisecond, 0, time.Minute / 32},
+		{"little is left, at the latest", time.Minute, time.Millisecond, 1, time.Minute / 32 * 3 / 2},
+		{"little is left of 6 s", 6 * time.Second, time.Millisecond, 0, minPause},
+		{"little is left of 1 s", time.Second, time.Millisecond, 0, time.Second / 8},
+	} {
+		for _, waits := range []bool{false, true} {
+			t.Run(tt.name, func(t *testing.T) {
+				r := newRig(t)
+				r.keep(2) // has more time
+				r.connect()
+				r.take()
+				r.answer(2, time.Hour)
+				r.keep(1)
+				r.take()
+				r.answer(1, tt.ttl)
+				r.now = r.now.Add(tt.ttl - tt.left)
+				if !waits {
+					r.pass(0)
+				}
+				r.m.Lost(r.now, errBroken)
+				r.drawn = tt.drawn
+				require.Equal(t, tt.want, r.m.Pause(r.now))
+			})
+		}
+	}
+}

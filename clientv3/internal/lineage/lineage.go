@@ -58,29 +58,29 @@ func (t *Tracker) History() *History {
 }
 
 // Revision returns the highest revision seen in the history.
-func (e *History) Revision() int64 {
-	if e == nil {
+func (h *History) Revision() int64 {
+	if h == nil {
 		return 0
 	}
-	return e.revision.Load()
+	return h.revision.Load()
 }
 
 // Over returns why the history is over, nil while it is the current one.
-func (t *Tracker) Over(e *History) error {
-	if t == nil || e == nil || t.current.Load() == e {
+func (t *Tracker) Over(h *History) error {
+	if t == nil || h == nil || t.current.Load() == h {
 		return nil
 	}
-	return e.err
+	return h.err
 }
 
 // Begin returns what Note needs of the time before a request: the current history, and the least
 // revision of a linearizable response.
-func (t *Tracker) Begin() (e *History, least int64) {
+func (t *Tracker) Begin() (h *History, least int64) {
 	if t == nil {
 		return nil, 0
 	}
-	e = t.current.Load()
-	return e, e.revision.Load()
+	h = t.current.Load()
+	return h, h.revision.Load()
 }
 
 // Note processes the header of a response to a request made in the history, and reports
@@ -89,54 +89,54 @@ func (t *Tracker) Begin() (e *History, least int64) {
 // and 0 for a response of a member that may lag.
 //
 // Note ignores headers without a cluster ID, which kine and etcd's grpc-proxy send.
-func (t *Tracker) Note(e *History, h *pb.ResponseHeader, least int64) bool {
-	if t == nil || e == nil {
+func (t *Tracker) Note(h *History, header *pb.ResponseHeader, least int64) bool {
+	if t == nil || h == nil {
 		return true
 	}
-	if t.current.Load() != e {
+	if t.current.Load() != h {
 		return false
 	}
-	cluster := h.GetClusterId()
+	cluster := header.GetClusterId()
 	if cluster == 0 {
 		return true
 	}
-	if e.cluster.Load() == 0 {
-		e.cluster.CompareAndSwap(0, cluster)
+	if h.cluster.Load() == 0 {
+		h.cluster.CompareAndSwap(0, cluster)
 	}
-	rev := h.GetRevision()
-	if cluster != e.cluster.Load() || rev < least {
-		if c := Compare(Point{e.cluster.Load(), least}, h, least > 0); c != nil {
-			t.end(e, c)
+	rev := header.GetRevision()
+	if cluster != h.cluster.Load() || rev < least {
+		if c := Compare(Point{h.cluster.Load(), least}, header, least > 0); c != nil {
+			t.end(h, c)
 			return false
 		}
 	}
-	if rev > e.revision.Load() {
-		e.Reach(rev)
+	if rev > h.revision.Load() {
+		h.Reach(rev)
 	}
 	return true
 }
 
 // Reach raises the highest revision seen to rev. Note does so for every header with a
 // cluster ID.
-func (e *History) Reach(rev int64) {
-	for seen := e.revision.Load(); rev > seen; seen = e.revision.Load() {
-		if e.revision.CompareAndSwap(seen, rev) {
+func (h *History) Reach(rev int64) {
+	for seen := h.revision.Load(); rev > seen; seen = h.revision.Load() {
+		if h.revision.CompareAndSwap(seen, rev) {
 			return
 		}
 	}
 }
 
-func (t *Tracker) end(e *History, c *Change) {
+func (t *Tracker) end(h *History, c *Change) {
 	t.mu.Lock()
-	if t.current.Load() != e {
+	if t.current.Load() != h {
 		t.mu.Unlock()
 		return
 	}
 	next := new(History)
 	next.cluster.Store(c.NewClusterID)
 	next.revision.Store(c.NewRevision)
-	c.OldRevision = e.revision.Load()
-	e.err = t.errorOf(c)
+	c.OldRevision = h.revision.Load()
+	h.err = t.errorOf(c)
 	t.current.Store(next)
 	notified := make([]func(), 0, len(t.subscribers))
 	for f := range t.subscribers {
@@ -163,11 +163,11 @@ func (t *Tracker) Subscribe(f func()) (unsubscribe func()) {
 	}
 }
 
-// Compare returns a Change if header h shows another history than seen: another cluster,
+// Compare returns a Change if header shows another history than seen: another cluster,
 // or a store that has gone back; otherwise nil. A linearizable response to a request made
 // after seen is not below its revision. Headers without a cluster ID prove nothing.
-func Compare(seen Point, h *pb.ResponseHeader, linearizable bool) *Change {
-	cluster, rev := h.GetClusterId(), h.GetRevision()
+func Compare(seen Point, header *pb.ResponseHeader, linearizable bool) *Change {
+	cluster, rev := header.GetClusterId(), header.GetRevision()
 	if cluster == 0 || seen.Cluster == 0 {
 		return nil
 	}

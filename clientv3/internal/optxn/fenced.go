@@ -19,8 +19,8 @@ type Fence interface {
 }
 
 // Fenced returns a KV over kv whose writes are transactions that compare fence.Fence, with the
-// responses of the plain calls. Reads are those of kv. refused is called when the comparison did not hold; fence.Err returns an
-// error from then on.
+// responses of the plain calls. Reads are those of kv. refused is called when the comparison did not
+// hold; fence.Err returns an error from then on.
 func Fenced(kv clientv3.KV, fence Fence, refused func()) clientv3.KV {
 	f := &fencedKV{store: kv, fence: fence, refused: refused}
 	f.KV = Over(kv, f.execute)

@@ -15,9 +15,9 @@ const maxTries = 3
 // Commit executes a transaction whose condition no longer holds once it was executed: so it may be sent
 // again while its outcome is unknown. txn makes it for each request. Nothing is sent after ctx has ended.
 //
-// unsure is the error of the last request without an answer that was executed or may have been, or may
-// yet be; nil if there was none. A request during which ctx ended is always one. If err is nil and the condition did
-// not hold, that request may be the reason.
+// unsure is the error of the last failed request that was, may have been or may yet be executed, nil
+// if there was none. It is set if ctx ended during a request. If err is nil and the condition did not
+// hold, that request may be the reason.
 func Commit(ctx context.Context, txn func() clientv3.Txn) (resp *clientv3.TxnResponse, unsure, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err

@@ -1,12 +1,12 @@
-// Package staleness has what a context says of the age of answers of package cache.
+// Package staleness has the context value that allows package cache to answer gets with an older state.
 package staleness
 
 import "context"
 
-// Key is the key of a context's value.
+// Key is the key of that value, which package cache sets.
 type Key struct{}
 
-// Linearizable returns ctx for linearizable gets, and whether gets with ctx itself need not be that.
+// Linearizable returns ctx without the value, for linearizable gets, and whether ctx had one.
 func Linearizable(ctx context.Context) (linearizable context.Context, stale bool) {
 	if ctx.Value(Key{}) == nil {
 		return ctx, false

@@ -1,6 +1,6 @@
 // Program ways writes, for each operation and each of several rounds, what the operation has executed. It is built with
-// -cover -covermode=atomic. Time is virtual, so that no timer fires meanwhile because the machine is busy. Package testing
-// has that, but what go test -cover builds writes counters at its end only.
+// -cover -covermode=atomic. Time is virtual, so that no timer fires meanwhile because the machine is busy. It is no test,
+// because a test binary with -cover writes counters at its end only.
 package main
 
 import (
