@@ -199,8 +199,8 @@ func newClient(parent context.Context) *Client {
 	return c
 }
 
-// writeStallTimeout returns the channel's. Without health checks there is no evidence
-// to end a write early.
+// writeStallTimeout returns the WriteStallTimeout of the channel: none without health checks, which
+// have the evidence to end a write early.
 func (c *Client) writeStallTimeout() time.Duration {
 	if c.cfg.DisableHealthChecks {
 		return -1

@@ -57,7 +57,8 @@ func TestClose(t *testing.T) {
 		"Stream": func() error { _, err := c.GetStream(context.Background(), "k", WithPrefix()); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.True(t, IsConnCanceled(call()), "got %v", err)
+			err := call()
+			assert.True(t, IsConnCanceled(err), "got %v", err)
 		})
 	}
 }

@@ -19,8 +19,8 @@ import (
 // leasing drop what they hold, and a KV of package ordering fails its reads. Calls of
 // the client itself continue on the present cluster. To recover, read again and watch
 // from the revision of that read. If endpoints belong to different clusters, the present one
-// changes with each answer; the log has a warning, once a minute at most, and streams of watches are opened less and
-// less often.
+// changes with each answer; the log has a warning, once a minute at most, and streams of
+// watches are opened less and less often.
 //
 // A client detects the change in the headers of its watches, gets, puts, deletes and
 // transactions. It compares revisions only where neither a lagging member can be mistaken

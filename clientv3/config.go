@@ -151,10 +151,12 @@ type Config struct {
 	// MaxWatchBufferBytes bounds the memory, in bytes, that one watch holds for a
 	// slow reader. Past it the watch pauses; it resumes where it stopped when the
 	// reader has read half of the buffer, see [Watcher]. A watch that is catching
-	// up may hold twice as much. Two responses may exceed it. Each has one revision, or
-	// at most three quarters of it plus a fragment: the server's --max-request-bytes and
-	// 512 KiB, 2 MiB by default. Those of etcd's grpc-proxy and kine, which send no fragments,
-	// have any size. What gRPC has received and the watch has not comes on top. The default is 16 MiB.
+	// up may hold twice as much. Two responses are held even if they exceed it: the one
+	// in the channel and the one with which the watch pauses. Each has one revision, or
+	// at most three quarters of MaxWatchBufferBytes plus a fragment: the server's
+	// --max-request-bytes and 512 KiB, 2 MiB by default. A response of etcd's grpc-proxy
+	// or kine, which send no fragments, has any size. What gRPC has received and the
+	// watch has not is not counted. The default is 16 MiB.
 	MaxWatchBufferBytes int `json:"max-watch-buffer-bytes"`
 
 	// MaxTotalWatchBufferBytes bounds the memory, in bytes, that all watches of the
@@ -208,9 +210,10 @@ type Config struct {
 	// nothing while other members do. A write that a former leader may have lost waits for an
 	// eighth of it, once its member serves under the next leader. The write then ends with a
 	// *retry.UnknownOutcomeError. A shorter timeout returns sooner but makes more outcomes
-	// unknown: a short disk stall ends with all writes answered. The default is 2 s. With a negative value only the deadline ends such a
-	// write. A write on a dead member ends an eighth of it after the verdict, at once with a
-	// negative value; one on a member that reports no leader while others have one, at once.
+	// unknown: a short disk stall ends with all writes answered. The default is 2 s. With a
+	// negative value only the deadline ends such a write. A write on a dead member ends an
+	// eighth of it after the verdict, at once with a negative value; one on a member that
+	// reports no leader while others have one, at once.
 	WriteStallTimeout time.Duration `json:"write-stall-timeout"`
 
 	// Observer, if set, receives the client's events: endpoints used, ejected and

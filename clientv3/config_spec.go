@@ -69,9 +69,9 @@ func (cs *ConfigSpec) Clone() *ConfigSpec {
 func (cfg AuthConfig) Empty() bool { return cfg == AuthConfig{} }
 
 // NewClientConfig makes a Config of a specification. It reads the certificate, key
-// and CA files, and fails if it cannot, or if the CA file holds no certificate. RequestTimeout has no counterpart in
-// Config: the program applies it to its requests. lg, which may be nil, logs
-// certificate reloads.
+// and CA files, and fails if it cannot, or if the CA file holds no certificate.
+// RequestTimeout has no counterpart in Config: the program applies it to its requests.
+// lg, which may be nil, logs certificate reloads.
 func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
 	cfg := &Config{
 		Endpoints:            confSpec.Endpoints,

@@ -44,7 +44,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"receive size":        {func(c *Config) { c.MaxCallRecvMsgSize = -1 }, "MaxCallRecvMsgSize"},
 		"receive below send":  {func(c *Config) { c.MaxCallSendMsgSize, c.MaxCallRecvMsgSize = 2, 1 }, "gRPC message recv limit"},
 		"service config":      {func(c *Config) { c.ServiceConfig = "{" }, "ServiceConfig"},
-		"service config bits": {func(c *Config) { c.ServiceConfig = `{"retryThrottling":{"maxTokens":0}}` }, "maxTokens"},
+		"throttling":          {func(c *Config) { c.ServiceConfig = `{"retryThrottling":{"maxTokens":0}}` }, "maxTokens"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := ok

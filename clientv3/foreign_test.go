@@ -154,7 +154,7 @@ func TestMockWithEndlessAnswers(t *testing.T) {
 	}
 }
 
-// TestWatchEndsWithAnErrorOfAMock: which the official client repeats only if it is Unavailable or Internal.
+// TestWatchEndsWithAnErrorOfAMock: the official client opens a stream again only after Unavailable and Internal.
 func TestWatchEndsWithAnErrorOfAMock(t *testing.T) {
 	boom := errors.New("boom")
 	w := NewWatchFromWatchClient(mockWatch(func(context.Context, ...grpc.CallOption) (pb.Watch_WatchClient, error) {

@@ -352,7 +352,7 @@ func TestGetStreamOfAnEndedContext(t *testing.T) {
 	require.Empty(t, ranges)
 }
 
-func TestGetStreamDeadlineBeforeTheLastChunkIsRead(t *testing.T) {
+func TestGetStreamIsCanceledBeforeTheLastChunkIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		// Two chunks: one waits in the channel, the last one behind it.

@@ -117,10 +117,6 @@ func (k *keeper) Valid(renewed time.Time, ttl time.Duration) { k.monitor.valid(r
 // Deliver drops a response if the channel is full: the lease is kept alive whether
 // or not the channel is read.
 func (k *keeper) Deliver(resp *pb.LeaseKeepAliveResponse) {
-	if cap(k.ch) > 0 && len(k.ch) == cap(k.ch) {
-		k.drops.note(k.ch, resp)
-		return
-	}
 	select {
 	case k.ch <- keepAliveResponse(resp):
 	default:

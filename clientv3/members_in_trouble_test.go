@@ -63,14 +63,6 @@ func TestOneBadMemberDelaysOthersBriefly(t *testing.T) {
 	})
 }
 
-func readRange(ctx context.Context, c *Client, opts ...OpOption) (*GetResponse, error) {
-	stream, err := c.GetStream(ctx, "k", append(opts, WithPrefix())...)
-	if err != nil {
-		return nil, err
-	}
-	return GetStreamToGetResponse(stream)
-}
-
 // A stream on a bare connection detects a stale token too.
 func TestRawStreamRenewsTheToken(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)

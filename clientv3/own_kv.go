@@ -11,9 +11,9 @@ import (
 )
 
 // ownKV is the KV service over the client's own connection. It compares the header of each
-// response with the history of the cluster.
+// response to a get, put, delete or transaction with the history of the cluster.
 type ownKV struct {
-	pb.KVClient // for what is not of this client's own making
+	pb.KVClient // for Compact and RangeStream, whose headers are not compared
 
 	conn    grpc.ClientConnInterface
 	history *lineage.Tracker

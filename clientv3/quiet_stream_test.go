@@ -22,8 +22,8 @@ func breakQuiet(cluster *fakeetcd.Cluster) {
 	time.Sleep(10 * time.Millisecond)
 }
 
-// A new watch on a broken quiet stream does not wait for the stream's backoff.
-func TestQuietStreamDelaysNoWatch(t *testing.T) {
+// A new watch or a renewal on a quiet stream that broke does not wait for the stream's backoff.
+func TestQuietStreamDelaysNoCaller(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		prep func(*testing.T, *Client) (ask func())

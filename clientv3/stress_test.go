@@ -64,7 +64,11 @@ func steps(cluster *fakeetcd.Cluster, c *Client) []func(context.Context) {
 			time.Sleep(3 * time.Millisecond)
 		},
 		func(ctx context.Context) { _, _ = c.Status(ctx, cluster.Endpoints()[rand.N(3)]) },
-		func(ctx context.Context) { _, _ = readRange(ctx, c) },
+		func(ctx context.Context) {
+			if stream, err := c.GetStream(ctx, "k", WithPrefix()); err == nil {
+				_, _ = GetStreamToGetResponse(stream)
+			}
+		},
 		func(ctx context.Context) {
 			if snapshot, err := c.Snapshot(ctx); err == nil {
 				_ = snapshot.Close()

@@ -40,7 +40,7 @@ func versionOf(path string) (fileVersion, error) {
 // the two is not missed.
 func newCAFile(path string) *caFile {
 	f := &caFile{path: path}
-	f.read, _ = versionOf(path) // what reads the file has the error
+	f.read, _ = versionOf(path) // tlsConfig, which reads the file, returns the error
 	f.refused = f.read
 	return f
 }
@@ -79,7 +79,7 @@ func (f *caFile) roots(lg *zap.Logger) *x509.CertPool {
 	return f.pool
 }
 
-// errNoCertificate is of a file that was read.
+// errNoCertificate is the error for a file that can be read and has no authorities.
 var errNoCertificate = errors.New("it holds no certificate in PEM")
 
 // roots returns the function that supplies the roots of each handshake, or nil if

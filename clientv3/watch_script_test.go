@@ -141,8 +141,8 @@ func describe(resp *WatchResponse) string {
 }
 
 // readTo reads the events of a watch up to a revision, and checks that they ascend, that no
-// revision is split, and that other responses are allowed. It returns the revisions and the other
-// responses.
+// revision is split, and that no response is an error. It returns the revisions and the responses
+// without events.
 func readTo(t *testing.T, w WatchChan, last int64) (revs []int64, others []string) {
 	t.Helper()
 	var reached int64
@@ -184,9 +184,8 @@ func sequence(first, last int64) []int64 {
 	return revs
 }
 
-// requireEnd fails unless the last response of a watch is an error and no other response is left.
-// It returns it.
-func requireEnd(t *testing.T, w WatchChan, want error) WatchResponse {
+// requireEnd fails unless the next response of a watch is an error, and the last.
+func requireEnd(t *testing.T, w WatchChan, want error) {
 	t.Helper()
 	resp, ok := next(t, w)
 	require.True(t, ok, "a watch that fails has an error")
@@ -194,7 +193,6 @@ func requireEnd(t *testing.T, w WatchChan, want error) WatchResponse {
 	require.True(t, resp.Canceled)
 	require.Empty(t, resp.Events)
 	requireClosed(t, w)
-	return resp
 }
 
 func requireClosed(t *testing.T, w WatchChan) {
