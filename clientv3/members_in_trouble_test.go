@@ -22,13 +22,11 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// refuse makes members refuse all calls of a method.
-func refuse(cluster *fakeetcd.Cluster, method string, err error, members ...*fakeetcd.Member) {
-	cluster.On(method, func(call *fakeetcd.Call) {
-		for _, m := range members {
-			if call.Member == m {
-				call.Answer(nil, err)
-			}
+// refuseGets makes the first member refuse all gets.
+func refuseGets(cluster *fakeetcd.Cluster, err error) {
+	cluster.On("Range", func(call *fakeetcd.Call) {
+		if call.Member == cluster.Member(0) {
+			call.Answer(nil, err)
 		}
 	})
 }
@@ -50,7 +48,7 @@ func meetAll(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 // outage for which calls must wait.
 func TestOneBadMemberDelaysOthersBriefly(t *testing.T) {
 	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		refuse(cluster, "Range", rpctypes.ErrGRPCNoLeader, cluster.Member(0))
+		refuseGets(cluster, rpctypes.ErrGRPCNoLeader)
 		for range 400 {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			start := time.Now()
@@ -130,7 +128,7 @@ func TestEndpointThatIsNotEtcd(t *testing.T) {
 func TestRetriesAtASingleEndpointBackOff(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		err := status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 503 (Service Unavailable)")
-		refuse(cluster, "Range", err, cluster.Member(0))
+		refuseGets(cluster, err)
 		var readers sync.WaitGroup
 		for range 50 {
 			readers.Go(func() {

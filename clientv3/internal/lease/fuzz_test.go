@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ func (w *fuzzed) step(what, n byte) {
 		w.m.Refused(w.now, rpctypes.ErrGRPCPermissionDenied)
 	case 9:
 		w.m.Granted(w.now, w.now, id, int64(n))
-		w.proven[id] = w.later(w.proven[id], w.now.Add(time.Duration(n)*time.Second))
+		w.proven[id] = later(w.proven[id], w.now.Add(time.Duration(n)*time.Second))
 	case 10:
 		w.m.Revoked(w.now, id)
 	case 11:
@@ -139,7 +140,7 @@ func (w *fuzzed) answerNext(n int) {
 	w.stream = append(w.stream[:i:i], w.stream[i+1:]...)
 	ttl := time.Duration(n/16) * 4 * time.Second
 	if ttl > 0 {
-		w.proven[r.id] = w.later(w.proven[r.id], r.sent.Add(ttl))
+		w.proven[r.id] = later(w.proven[r.id], r.sent.Add(ttl))
 	}
 	repeats := w.state(r.id) == Repeating
 	w.answer(r.id, ttl)
@@ -154,12 +155,7 @@ func (w *fuzzed) lose(err error) {
 	w.m.Lost(w.now, err)
 }
 
-func (w *fuzzed) later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 func (w *fuzzed) checkProbes() {
 	for _, p := range w.probes {
