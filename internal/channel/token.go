@@ -207,7 +207,7 @@ func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 func (s *tokenSource) loginChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending, s.wrong = nil, wrongLogin{}
+	s.pending, s.wrong, s.useless = nil, wrongLogin{}, wrongLogin{}
 	login := s.login()
 	if login.Token == "" {
 		s.current.Store(nil)
