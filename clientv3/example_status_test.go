@@ -16,7 +16,7 @@ func ExampleClient_EndpointStatus() {
 		return
 	}
 	defer cluster.Close()
-	for range 3 { // one that is slow shows less
+	for range 3 { // a slow one does not count as served
 		if _, err := cluster.Client.Get(context.Background(), "k"); err != nil {
 			fmt.Println(err)
 			return
