@@ -43,7 +43,6 @@ type member struct {
 	endpoint string
 	accepts  func(token string) bool // nil: auth is off
 	header   func(metadata.MD)       // receives the header of each request; nil: none
-	leader   atomic.Bool             // without it watches that require one are refused
 	accepted atomic.Int32            // TCP connections
 
 	mu            sync.Mutex
@@ -64,7 +63,6 @@ func startMember(t *testing.T, scheme string, tlsConfig *tls.Config) *member {
 func startMemberAt(t *testing.T, lis net.Listener, scheme string, tlsConfig *tls.Config) *member {
 	t.Helper()
 	m := &member{endpoint: scheme + lis.Addr().String(), remotes: map[string]bool{}}
-	m.leader.Store(true)
 	var opts []grpc.ServerOption
 	if tlsConfig != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(tlsConfig)))
@@ -126,9 +124,6 @@ func (m *member) Watch(ws pb.Watch_WatchServer) error {
 	if err := m.note(ws.Context()); err != nil {
 		return err
 	}
-	if RequiresLeader(incomingAsOutgoing(ws.Context())) && !m.leader.Load() {
-		return rpctypes.ErrGRPCNoLeader
-	}
 	for {
 		if _, err := ws.Recv(); err != nil {
 			return err
@@ -137,11 +132,6 @@ func (m *member) Watch(ws pb.Watch_WatchServer) error {
 			return err
 		}
 	}
-}
-
-func incomingAsOutgoing(ctx context.Context) context.Context {
-	md, _ := metadata.FromIncomingContext(ctx)
-	return metadata.NewOutgoingContext(ctx, md)
 }
 
 func (m *member) connections() int {
