@@ -12,18 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reading is a Sink with a channel, as a caller of Watch has it. It records every use after its end.
-type reading struct {
+// chanSink is a Sink with a channel, as a caller of Watch has it. It counts its closes.
+type chanSink struct {
 	ch     chan Response
 	left   chan struct{}
 	closes atomic.Int32
 }
 
-func newReading() *reading {
-	return &reading{ch: make(chan Response, 1), left: make(chan struct{})}
+func newChanSink() *chanSink {
+	return &chanSink{ch: make(chan Response, 1), left: make(chan struct{})}
 }
 
-func (s *reading) Offer(r Response) bool {
+func (s *chanSink) Offer(r Response) bool {
 	select {
 	case s.ch <- r:
 		return true
@@ -32,7 +32,7 @@ func (s *reading) Offer(r Response) bool {
 	}
 }
 
-func (s *reading) Put(r Response, stop <-chan struct{}) bool {
+func (s *chanSink) Put(r Response, stop <-chan struct{}) bool {
 	select {
 	case s.ch <- r:
 		return true
@@ -43,7 +43,7 @@ func (s *reading) Put(r Response, stop <-chan struct{}) bool {
 	}
 }
 
-func (s *reading) Close() {
+func (s *chanSink) Close() {
 	if s.closes.Add(1) == 1 {
 		close(s.ch)
 	}
@@ -52,15 +52,15 @@ func (s *reading) Close() {
 // buffered is a buffer with its goroutine.
 type buffered struct {
 	buffer
-	*reading
+	*chanSink
 	stop   chan struct{}
 	waited []time.Duration
 	pumps  sync.WaitGroup
 }
 
 func newBuffered() *buffered {
-	b := &buffered{reading: newReading(), stop: make(chan struct{})}
-	b.sink, b.budget = b.reading, NewBudget(1<<20)
+	b := &buffered{chanSink: newChanSink(), stop: make(chan struct{})}
+	b.sink, b.budget = b.chanSink, NewBudget(1<<20)
 	return b
 }
 
@@ -171,7 +171,7 @@ func TestBufferUnderContention(t *testing.T) {
 		require.False(t, b.isPumping(), "seed %d", seed)
 		require.Zero(t, b.held(), "seed %d", seed)
 		require.Equal(t, 1<<20, b.budget.left(), "seed %d", seed)
-		for i, n := range got { // also what a caller reads that has cancelled has no gap
+		for i, n := range got { // a caller that has cancelled reads no gap either
 			require.EqualValues(t, i, n, "seed %d", seed)
 		}
 		if !leaves && !drops {

@@ -8,13 +8,13 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// FuzzCatchup splits a watch, with any speed and any compaction of the servers of its parts.
+// FuzzCatchup splits a watch. The servers of its parts have any speed, and compact at any time.
 func FuzzCatchup(f *testing.F) {
 	addRandom(f, 300, 1000)
-	f.Fuzz(catchUpLike)
+	f.Fuzz(runCatchup)
 }
 
-func catchUpLike(t *testing.T, data []byte) {
+func runCatchup(t *testing.T, data []byte) {
 	if len(data) > maxInput {
 		return
 	}
@@ -100,7 +100,7 @@ func TestCatchupTick(t *testing.T) {
 	sw := inParts(t, 60, 3, 1<<20)
 	quiet := func(why string) {
 		for n := range maxQuiet {
-			require.False(t, sw.c.tick(), "%d pulses after %s", n+1, why)
+			require.False(t, sw.c.tick(), "%d ticks after %s", n+1, why)
 		}
 	}
 	quiet("the split")
@@ -112,12 +112,12 @@ func TestCatchupTick(t *testing.T) {
 	assert.True(t, sw.c.tick())
 }
 
-// spaced returns a batch of revisions at a distance of apart, with each events per revision.
-func spaced(from int64, revisions int, apart int64, each, bytes int) []*mvccpb.Event {
+// spaced returns a batch of revisions at a distance, with each events per revision.
+func spaced(from int64, revisions int, distance int64, each, bytes int) []*mvccpb.Event {
 	var events []*mvccpb.Event
 	for i := range int64(revisions) {
 		for range each {
-			events = append(events, &mvccpb.Event{Kv: &mvccpb.KeyValue{ModRevision: from + i*apart, Value: make([]byte, bytes)}})
+			events = append(events, &mvccpb.Event{Kv: &mvccpb.KeyValue{ModRevision: from + i*distance, Value: make([]byte, bytes)}})
 		}
 	}
 	return events

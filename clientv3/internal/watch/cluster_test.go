@@ -157,17 +157,11 @@ func (c *cluster) resumptions() []resumption {
 	return slices.Clone(c.resumed)
 }
 
-// turn replaces the servers of new streams.
-func (c *cluster) turn(become func(*server)) {
+// replaceServers replaces the servers of new streams.
+func (c *cluster) replaceServers(become func(*server)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.become = become
-}
-
-// serve replaces the servers, and breaks all streams.
-func (c *cluster) serve(become func(*server)) {
-	c.turn(become)
-	c.breakAll()
 }
 
 // breakAll breaks all streams.
@@ -246,6 +240,13 @@ func (c *cluster) watchers() []int {
 	return counts
 }
 
+// created returns how many watches were requested.
+func (c *cluster) created() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.creates
+}
+
 // stream is the client's end of one stream to the cluster.
 type stream struct {
 	grpc.ClientStream
@@ -266,13 +267,6 @@ type delivery struct {
 
 // breakDown ends the stream after the responses already sent.
 func (st *stream) breakDown() { st.down <- delivery{err: errBroken} }
-
-// created returns how many watches were requested.
-func (c *cluster) created() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.creates
-}
 
 func (st *stream) Send(req *pb.WatchRequest) error {
 	if st.c.send != nil {
@@ -358,18 +352,18 @@ var errBroken = errors.New("the stream broke")
 
 // call is a call of Watch and its channel.
 type call struct {
-	*reading
+	*chanSink
 	cancel   context.CancelFunc
 	returned chan struct{}
 }
 
 func watch(ctx context.Context, e *Engine, req Request) *call {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &call{newReading(), cancel, make(chan struct{})}
+	c := &call{newChanSink(), cancel, make(chan struct{})}
 	context.AfterFunc(ctx, func() { close(c.left) })
 	go func() {
 		defer close(c.returned)
-		e.Watch(ctx, req, c.reading)
+		e.Watch(ctx, req, c.chanSink)
 	}()
 	return c
 }

@@ -51,8 +51,8 @@
 // their size. So the engine asks for fragments of about --max-request-bytes (1.5 MiB)
 // and merges what fits in three quarters of what the watch may hold; of the rest it
 // delivers each revision when it is complete. A client with a MaxCallRecvMsgSize asks
-// for fragments only if its caller does. A watch with a large backlog has a stream
-// apart, and one that is thousands of revisions behind is split into parts of history.
+// for fragments only if its caller does. A watch with a large backlog has a
+// dedicated stream, and one that is thousands of revisions behind is split into parts of history.
 //
 // # Streams
 //

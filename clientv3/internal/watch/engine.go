@@ -22,9 +22,9 @@ const maxWatchers = 1000
 // of which makes etcd read history.
 const maxSplits = 4 * maxParts
 
-// maxBulk bounds the streams of a group for watches that catch up, each on its own. The
-// default budget has room for as many full buffers.
-const maxBulk = 8
+// maxDedicated bounds the dedicated streams of a group, each for one watch that catches up.
+// The default budget has room for as many full buffers.
+const maxDedicated = 8
 
 // ErrClosed is the error of calls to a closed engine.
 var ErrClosed = errors.New("etcdclient: the watcher is closed: no stream found for context")
@@ -78,8 +78,8 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Watch starts a watch and returns when a server has created it, or it or ctx has
-// ended. The watch lives until ctx ends.
+// Watch starts a watch and returns when a server has created it, when it has ended, or when
+// ctx has ended. The watch lives until ctx ends.
 func (e *Engine) Watch(ctx context.Context, req Request, sink Sink) {
 	req.Fragment = req.Fragment || !e.cfg.Foreign && !e.cfg.FragmentOnRequest
 	w := newWatcher(req, sink, e.cfg.Budget)
@@ -120,15 +120,15 @@ func (e *Engine) enter(ctx context.Context, w *watcher) bool {
 // pickLocked returns a shard for another ordinary watch, nil if there is none.
 func (e *Engine) pickLocked(key string) *shard {
 	for _, sh := range e.groups[key] {
-		if !sh.bulk && sh.accepts() {
+		if !sh.dedicated && sh.accepts() {
 			return sh
 		}
 	}
 	return nil
 }
 
-func (e *Engine) newShardLocked(base context.Context, key string, bulk bool) *shard {
-	sh := newShard(base, e, key, bulk)
+func (e *Engine) newShardLocked(base context.Context, key string, dedicated bool) *shard {
+	sh := newShard(base, e, key, dedicated)
 	e.groups[key] = append(e.groups[key], sh)
 	e.running.Go(sh.run)
 	return sh
@@ -140,11 +140,11 @@ func (e *Engine) shardsLocked() []*shard {
 }
 
 // target finds or makes the shard that a watch moves to, nil if there is none at
-// present. It is called with the engine's lock.
+// present. Targets run with the engine's lock.
 type target func(e *Engine, from *shard) *shard
 
-// ordinary is the target of a watch that leaves its own stream.
-func ordinary(e *Engine, from *shard) *shard {
+// ordinaryLocked is the target of a watch that leaves its dedicated stream.
+func ordinaryLocked(e *Engine, from *shard) *shard {
 	if to := e.pickLocked(from.key); to != nil {
 		return to
 	}
@@ -169,6 +169,9 @@ func (e *Engine) moveAnd(w *watcher, from *shard, to target, then func(*shard)) 
 	}
 }
 
+// transferLocked moves a watch to another shard, and calls then with the lock of that
+// shard. Only transferLocked locks two shards: the engine's lock makes their order
+// irrelevant.
 func (e *Engine) transferLocked(w *watcher, from, to *shard, then func(*shard)) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
@@ -194,14 +197,14 @@ func (e *Engine) transferLocked(w *watcher, from, to *shard, then func(*shard)) 
 // allowance returns how many bytes a watch may hold for its caller at present.
 func (e *Engine) allowance() int { return e.cfg.Budget.allowance(e.cfg.MaxBuffer) }
 
-// catchUp splits a watch that is behind, on a separate stream.
+// catchUp splits a watch that is behind, on a dedicated stream.
 func (e *Engine) catchUp(w *watcher, from *shard, p plan) {
 	if e.parts.Add(int64(p.parts)) > maxSplits {
 		e.parts.Add(int64(-p.parts))
 		return
 	}
 	started := false
-	e.moveAnd(w, from, apart, func(to *shard) {
+	e.moveAnd(w, from, dedicatedLocked, func(to *shard) {
 		if w.phase != following || w.catchup != nil || p.budget > e.cfg.Budget.left() {
 			return
 		}

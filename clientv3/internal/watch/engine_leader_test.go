@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// leaderless returns a cluster without a leader, and an engine whose watches are served nevertheless, on its only
-// stream. Once there is a leader, led, if not nil, is called before each stream is opened.
+// leaderless returns a cluster without a leader, and n watches that are served nevertheless, on one stream. Once there
+// is a leader, led, if not nil, is called before each stream is opened.
 func leaderless(t *testing.T, n int, led func(context.Context, *cluster) error) (*cluster, []*call) {
 	t.Helper()
 	c := newCluster()
@@ -51,7 +51,7 @@ func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, calls := leaderless(t, n, nil)
-				c.turn(become)
+				c.replaceServers(become)
 				tries := c.tries.Load()
 				for range int(outage / time.Second) {
 					time.Sleep(time.Second)
@@ -80,7 +80,7 @@ func TestWatchesStayUntilThereIsALeader(t *testing.T) {
 func TestWatchesDoNotMoveToAServerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, calls := leaderless(t, 2, nil)
-		c.turn(func(sv *server) { sv.unresponsive = true })
+		c.replaceServers(func(sv *server) { sv.unresponsive = true })
 		c.noLeads.Store(false)
 		time.Sleep(10 * firstCreateTimeout)
 		c.write(1, "b")
@@ -90,7 +90,7 @@ func TestWatchesDoNotMoveToAServerThatDoesNotAnswer(t *testing.T) {
 		assert.Equal(t, 2, c.creates)
 		assert.LessOrEqual(t, len(c.live()), 2)
 		assert.Less(t, c.opened, 12, "each attempt has a timeout")
-		c.turn(nil)
+		c.replaceServers(nil)
 		time.Sleep(firstCreateTimeout + maxLeaderRetry)
 		requireLed(t, c, 2)
 	})
@@ -129,7 +129,7 @@ func TestWatchesMoveAlthoughTheTrialIsDenied(t *testing.T) {
 func TestTheSearchForALeaderEndsWithTheWatches(t *testing.T) {
 	block := func(ctx context.Context, _ *cluster) error { <-ctx.Done(); return ctx.Err() }
 	unresponsive := func(_ context.Context, c *cluster) error {
-		c.turn(func(sv *server) { sv.unresponsive = true })
+		c.replaceServers(func(sv *server) { sv.unresponsive = true })
 		return nil
 	}
 	for name, led := range map[string]func(context.Context, *cluster) error{
@@ -148,67 +148,21 @@ func TestTheSearchForALeaderEndsWithTheWatches(t *testing.T) {
 	}
 }
 
-// Quiet streams end, for example because a load balancer resets idle ones or the member loses its leader. A long-lived
-// one resets the backoff before the next attempt is scheduled.
-func TestProgressWhenAStreamEnds(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		created bool
-		lived   time.Duration
-		worked  int32
-	}{
-		{"long-lived", true, 2 * proven, 1},
-		{"long-lived without a response", false, 2 * proven, 0},
-		{"short-lived", true, proven / 2, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, c *cluster) {
-				if !tc.created {
-					c.send = func(ctx context.Context) { <-ctx.Done() }
-				}
-				var before []int32 // number of calls of Progress at each call of Next
-				c.next = func(error) error {
-					before = append(before, c.worked.Load())
-					return nil
-				}
-				e := c.engine(t)
-				watch(t.Context(), e, all(0))
-				for range 3 {
-					time.Sleep(tc.lived)
-					require.Len(t, c.live(), 1)
-					c.live()[0].breakDown()
-					synctest.Wait()
-				}
-				assert.Equal(t, []int32{tc.worked, 2 * tc.worked, 3 * tc.worked}, before)
-			})
-		})
-	}
-}
-
-// Random subscriptions are added and removed without a stream. Later exactly the remaining ones are created.
-func TestQueueBoundsRemovedSubscriptions(t *testing.T) {
-	for seed := range uint64(20) {
-		in := &choices{randomBytes(seed, 1000)}
-		ss := newSession()
-		subs := make([]*subscription, 20)
-		for i := range subs {
-			subs[i] = newSubscription(&Request{Key: []byte("k")}, &follower{}, 1)
-		}
-		wanted := make(map[*subscription]bool)
-		for in.more() {
-			s := subs[in.below(len(subs))]
-			if in.below(2) == 0 {
-				ss.add(s)
-				wanted[s] = true
-			} else {
-				ss.remove(s)
-				delete(wanted, s)
+func TestAShortElectionIsSoonOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.noLeads.Store(true)
+		callWatch(t.Context(), c.engine(t), all(0))
+		for _, without := range []time.Duration{0, time.Minute, 0} { // a long election does not delay the next one
+			time.Sleep(without)
+			require.False(t, c.live()[0].strict)
+			c.noLeads.Store(false)
+			time.Sleep(max(2*minLeaderRetry, min(without, maxLeaderRetry)+minStreamAge))
+			require.True(t, c.live()[0].strict, "after %v without a leader", without)
+			c.noLeads.Store(true)
+			c.live()[0].breakDown()
+			for len(c.live()) == 0 || c.live()[0].strict {
+				time.Sleep(time.Millisecond)
 			}
-			require.LessOrEqual(t, len(ss.queue), 2*len(wanted), "seed %d", seed)
 		}
-		sc := &script{t, ss}
-		sc.connect()
-		sc.receives(created(1, 1))
-		require.Len(t, ss.take(), len(wanted), "seed %d", seed)
-	}
+	})
 }

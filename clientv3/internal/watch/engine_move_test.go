@@ -69,54 +69,6 @@ func TestStreamsMoveOneByOne(t *testing.T) {
 	}
 }
 
-func TestAShortElectionIsSoonOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.noLeads.Store(true)
-		callWatch(t.Context(), c.engine(t), all(0))
-		for _, without := range []time.Duration{0, time.Minute, 0} { // a long election does not delay the next one
-			time.Sleep(without)
-			require.False(t, c.live()[0].strict)
-			c.noLeads.Store(false)
-			time.Sleep(max(2*minLeaderRetry, min(without, maxLeaderRetry)+proven))
-			require.True(t, c.live()[0].strict, "after %v without a leader", without)
-			c.noLeads.Store(true)
-			c.live()[0].breakDown()
-			for len(c.live()) == 0 || c.live()[0].strict {
-				time.Sleep(time.Millisecond)
-			}
-		}
-	})
-}
-
-func TestProgressIsRequestedPeriodically(t *testing.T) {
-	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		w := callWatch(t.Context(), e, Request{Key: []byte("quiet"), CreatedNotify: true})
-		assert.True(t, (<-w.ch).Created)
-		c.write(100, "b")
-		time.Sleep(2 * freshness)
-		c.compact(101)
-		c.live()[0].breakDown()
-		time.Sleep(time.Second)
-		c.write(1, "quiet")
-		assert.Equal(t, []int64{102}, w.read(1), "a quiet watch survives a compaction")
-	})
-}
-
-func TestResponsesThatProveAStream(t *testing.T) {
-	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
-		callWatch(t.Context(), e, all(0))
-		synctest.Wait()
-		assert.Zero(t, c.worked.Load(), "a confirmation proves nothing")
-		c.write(1, "b")
-		synctest.Wait()
-		assert.EqualValues(t, 1, c.worked.Load(), "events prove the stream")
-		time.Sleep(2 * proven)
-		callWatch(t.Context(), e, all(0))
-		synctest.Wait()
-		assert.EqualValues(t, 2, c.worked.Load(), "so does a long life")
-	})
-}
-
 func TestStreamsDoNotOverflowWhenWatchesMove(t *testing.T) {
 	withTokenEngine(t, func(t *testing.T, c *cluster, e *Engine) {
 		watches(t, e, maxWatchers/2)
@@ -140,7 +92,7 @@ func TestCancelledWatchDoesNotMove(t *testing.T) {
 		watches(t, e, 1)
 		w.cancel()
 		synctest.Wait()
-		e.move(left, sh, newer)
+		e.move(left, sh, newerLocked)
 		time.Sleep(time.Second)
 		assert.Equal(t, []int{1}, c.ids())
 		assert.Len(t, e.groups[""], 1)

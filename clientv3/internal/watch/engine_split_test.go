@@ -12,21 +12,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// apartNow returns the number of streams for watches that catch up.
-func (e *Engine) apartNow() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	count := 0
-	for _, shards := range e.groups {
-		for _, sh := range shards {
-			if sh.bulk {
-				count++
-			}
-		}
-	}
-	return count
-}
-
 func untilSplit(e *Engine) {
 	for e.parts.Load() == 0 {
 		time.Sleep(time.Millisecond)
@@ -48,7 +33,7 @@ func TestManyWatchesCatchUpOverFewStreams(t *testing.T) {
 				slots := make(chan struct{}, limit)
 				var most atomic.Int64
 				c.open = func(ctx context.Context) error {
-					if n := int64(e.apartNow()); n > most.Load() {
+					if n := int64(e.dedicatedStreams()); n > most.Load() {
 						most.Store(n)
 					}
 					select {
@@ -72,8 +57,8 @@ func TestManyWatchesCatchUpOverFewStreams(t *testing.T) {
 				synctest.Wait()
 				assert.EqualValues(t, many, done.Load())
 				assert.Positive(t, most.Load())
-				assert.LessOrEqual(t, most.Load(), int64(maxBulk))
-				assert.Zero(t, e.apartNow(), "all watches are back on ordinary streams")
+				assert.LessOrEqual(t, most.Load(), int64(maxDedicated))
+				assert.Zero(t, e.dedicatedStreams(), "all watches are back on ordinary streams")
 				assert.Zero(t, e.parts.Load())
 				total := 0
 				for _, n := range c.watchers() {
@@ -102,7 +87,7 @@ func TestASlowReadersWatchIsNotSplit(t *testing.T) {
 		assertRevisions(t, 2, 60_001, got)
 		synctest.Wait()
 		assert.Equal(t, []int{1}, c.watchers())
-		assert.Zero(t, e.apartNow())
+		assert.Zero(t, e.dedicatedStreams())
 	})
 }
 
@@ -126,146 +111,131 @@ func TestASplitWatchPauses(t *testing.T) {
 	})
 }
 
-// heavy is the size of a large value, and heavyBuffer the bound of a watch's buffer.
-const (
-	heavy       = 500 << 10
-	heavyBuffer = 16 << 20
-)
-
-// writeHeavy makes revisions of large values. The values share their memory.
-func (c *cluster) writeHeavy(revisions int, keys ...string) {
-	value := make([]byte, heavy)
-	for range revisions {
-		c.mu.Lock()
-		c.hist.write(keys...)
-		for _, ev := range c.hist.events[c.hist.rev()] {
-			ev.Kv.Value = value
-		}
-		for _, st := range c.streams {
-			st.srv.notify()
-			st.flushLocked()
-		}
-		c.mu.Unlock()
-	}
+func TestAWatchFarBehindCatchesUpInParts(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.write(20_000, "b")
+		c.write(10, "b", "c")
+		c.write(5_000, "z") // not watched: only progress ends the parts without events
+		e := c.engine(t)
+		beside := callWatch(t.Context(), e, all(0))
+		w := watch(t.Context(), e, all(2))
+		start := time.Now()
+		got := w.read(20_020)
+		assert.Less(t, time.Since(start), time.Second, "a serial catch-up takes two seconds")
+		require.Len(t, got, 20_020)
+		assertRevisions(t, 2, 20_001, got[:20_000])
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{2}, c.watchers(), "one subscription is left, on the ordinary stream")
+		assert.Zero(t, e.parts.Load())
+		assert.Zero(t, e.cfg.Budget.used.Load())
+		c.write(1, "b")
+		assert.Equal(t, []int64{25_012}, w.read(1))
+		assert.Equal(t, []int64{25_012}, beside.read(1))
+	})
 }
 
-// readTo returns the revisions of the events until the given one.
-func (c *call) readTo(rev int64) []int64 {
-	var got []int64
-	for r := range c.ch {
-		got = append(got, revisions(r.Events)...)
-		if n := len(got); n > 0 && got[n-1] >= rev {
-			break
+// A proxy swallows progress, so nothing ends a part without events.
+func TestSilentPartTimesOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.become = func(sv *server) { sv.swallowing = true }
+		c.write(8_000, "b")
+		c.write(6_000, "z")
+		e := c.engine(t)
+		w := watch(t.Context(), e, all(2))
+		got := w.read(8_000)
+		synctest.Wait()
+		require.Positive(t, e.parts.Load())
+		quiet := time.Now()
+		for e.parts.Load() > 0 {
+			time.Sleep(splitTick)
+			synctest.Wait()
 		}
-	}
-	return got
+		assert.InDelta(t, maxQuiet*splitTick, time.Since(quiet), float64(time.Second))
+		assert.Equal(t, []int{1}, c.watchers(), "the watch continues without parts")
+		c.write(1, "b")
+		got = append(got, w.read(1)...)
+
+		c.live()[0].breakDown()
+		c.write(8_000, "b")
+		start := time.Now()
+		for len(got) < 16_001 {
+			require.Zero(t, e.parts.Load(), "the watch is not split again")
+			got = append(got, w.read(1)...)
+		}
+		assertRevisions(t, 2, 8_001, got[:8_000])
+		assertRevisions(t, 14_002, 22_002, got[8_000:])
+		assert.Less(t, time.Since(start), maxQuiet*splitTick/2)
+	})
 }
 
-// backlog returns an engine over a cluster with values of 450 MB, in fragments of three events.
-func backlog(t *testing.T) (*cluster, *Engine) {
-	c := newCluster()
-	c.become = func(sv *server) { sv.fragment = 3 }
-	c.writeHeavy(900, "b")
-	return c, c.engineWith(t, heavyBuffer, zap.NewNop())
-}
-
-// A watch with a large backlog, whose caller does not read, holds no more than its bound. Another
-// watch of the same client gets its events meanwhile, and all arrives once it is read.
-func TestALargeBacklogIsBounded(t *testing.T) {
-	for name, before := range map[string]bool{"the other watch is older": true, "the watch is alone first": false} {
+// TestOnlyProvenServersGetParts counts the subscriptions that a watch far behind opens.
+func TestOnlyProvenServersGetParts(t *testing.T) {
+	for name, test := range map[string]struct {
+		become   func(*server)
+		disabled bool
+		split    bool
+	}{
+		"etcd":               {become: func(*server) {}, split: true},
+		"etcd, switched off": {become: func(*server) {}, disabled: true},
+		"etcd 3.5.7":         {become: func(sv *server) { sv.early = true }},
+		"grpc-proxy":         {become: func(sv *server) { sv.proxy, sv.swallowing = true, true }},
+		"grpc-proxy, merged": {become: func(sv *server) { sv.proxy, sv.swallowing, sv.nameless = true, true, true }},
+		"kine":               {become: func(sv *server) { sv.proxy, sv.nameless = true, true }},
+		"unknown":            {become: func(sv *server) { sv.nameless = true }},
+	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, e := backlog(t)
-				var other *call
-				if before {
-					other = watch(t.Context(), e, Request{Key: []byte("y")})
-					<-other.returned
-				}
-				slow := callWatch(t.Context(), e, all(2))
-				if !before {
-					other = watch(t.Context(), e, Request{Key: []byte("y")})
-					<-other.returned
-				}
-				for rev := int64(902); rev < 910; rev++ {
-					c.write(1, "y")
-					assert.Equal(t, []int64{rev}, other.read(1))
-					synctest.Wait()
-					assert.LessOrEqual(t, e.cfg.Budget.used.Load(), int64(heavyBuffer+4*heavy))
-					time.Sleep(100 * time.Millisecond)
-				}
-				c.mu.Lock()
-				assert.LessOrEqual(t, c.received, 2*heavyBuffer, "the rest is not received")
-				c.mu.Unlock()
-				time.Sleep(maxReaderWait)
+			inBubble(t, func(t *testing.T, c *cluster) {
+				c.write(20_000, "b")
+				c.become = test.become
+				cfg := c.config(1<<20, zap.NewNop())
+				cfg.DisableSplit = test.disabled
+				e := New(cfg)
+				t.Cleanup(e.Close)
+				w := watch(t.Context(), e, all(2))
+				assertRevisions(t, 2, 20_001, w.read(20_000))
 				synctest.Wait()
-				assert.Equal(t, []int{1}, c.watchers(), "the watch is paused and costs the server nothing")
-				assertRevisions(t, 2, 909, slow.readTo(909))
-				c.write(1, "b")
-				assert.Equal(t, []int64{910}, slow.readTo(910))
-				time.Sleep(2 * returnInterval)
-				assert.Zero(t, e.apartNow(), "it has caught up")
-				assert.Zero(t, e.cfg.Budget.used.Load())
+				if test.split {
+					assert.Greater(t, c.creates, 5)
+				} else {
+					assert.Equal(t, 1, c.creates)
+				}
+				assert.Equal(t, 1, c.opened, "a single watch needs no other stream")
 			})
 		})
 	}
 }
 
-// A caller that reads a large backlog without long pauses is waited for: history is requested
-// once.
-func TestAReaderIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, e := backlog(t)
-		watches(t, e, 1)
-		slow := callWatch(t.Context(), e, all(2))
-		before := c.created()
-		var got []int64
-		for len(got) < 900 {
-			got = append(got, slow.read(1)...)
-			time.Sleep(maxReaderWait / 400)
-		}
-		assertRevisions(t, 2, 901, got)
-		assert.LessOrEqual(t, c.created(), before+2, "both watches are created again when one moves apart")
-	})
-}
-
-// A watch resumes on a stream of its own, so its backlog does not delay the others.
-func TestAPausedWatchResumesApart(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.become = func(sv *server) { sv.fragment = 3 }
-		e := c.engineWith(t, heavyBuffer, zap.NewNop())
-		other, slow := watch(t.Context(), e, Request{Key: []byte("y")}), watch(t.Context(), e, Request{Key: []byte("b")})
-		<-other.returned
-		<-slow.returned
-		c.writeHeavy(900, "b")
-		synctest.Wait()
-		assert.Equal(t, []int{1}, c.watchers(), "the watch is paused")
-		got := slow.readTo(400)
-		assert.Equal(t, []int{1, 2}, c.ids(), "the stream of the others goes on")
-		c.write(1, "y")
-		assert.Equal(t, []int64{902}, other.read(1))
-		assertRevisions(t, 2, 901, append(got, slow.readTo(901)...))
-		time.Sleep(2 * returnInterval)
-		assert.Equal(t, []int{1}, c.ids())
-		assert.Equal(t, []int{2}, c.watchers())
-	})
-}
-
-// Over a client of the program there is one stream, whatever happens.
-func TestNoStreamApartOverAProgramsClient(t *testing.T) {
-	inBubble(t, func(t *testing.T, c *cluster) {
-		c.become = func(sv *server) { sv.proxy, sv.fragment = true, 3 }
-		cfg := c.config(heavyBuffer, zap.NewNop())
-		cfg.Foreign = true
-		e := New(cfg)
-		t.Cleanup(e.Close)
-		other := callWatch(t.Context(), e, Request{Key: []byte("y")})
-		slow := callWatch(t.Context(), e, Request{Key: []byte("b"), Fragment: true})
-		c.writeHeavy(900, "b")
-		synctest.Wait()
-		assert.Equal(t, []int{1}, c.watchers(), "the watch is paused")
-		assertRevisions(t, 2, 901, slow.readTo(901))
-		c.write(1, "y")
-		assert.Equal(t, []int64{902}, other.read(1))
-		assert.Equal(t, 1, c.opened)
-	})
+func TestAServerThatCannotSplitGetsTheWholeWatch(t *testing.T) {
+	for name, become := range map[string]func(*server){
+		"early":    func(sv *server) { sv.early = true },
+		"proxy":    func(sv *server) { sv.proxy = true },
+		"nameless": func(sv *server) { sv.nameless = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, c *cluster) {
+				c.write(20_000, "b")
+				e := c.engine(t)
+				c.open = func(context.Context) error {
+					if len(c.ids()) == 1 && e.parts.Load() > 0 { // the second stream is for the parts
+						c.replaceServers(become)
+					}
+					return nil
+				}
+				callWatch(t.Context(), e, Request{Key: []byte("y")})
+				w := watch(t.Context(), e, all(2))
+				got := w.read(1000)
+				synctest.Wait()
+				assert.Zero(t, e.parts.Load())
+				assert.Equal(t, []int{1, 2}, c.ids())
+				assert.Equal(t, []int{1, 1}, c.watchers())
+				c.replaceServers(nil)
+				c.breakAll()
+				for len(got) < 20_000 {
+					require.Zero(t, e.parts.Load(), "the watch is not split again")
+					got = append(got, w.read(1)...)
+				}
+				assertRevisions(t, 2, 20_001, got)
+			})
+		})
+	}
 }

@@ -211,3 +211,69 @@ func TestResumptionIsReportedOnce(t *testing.T) {
 		})
 	})
 }
+
+// Quiet streams end, for example because a load balancer resets idle ones or the member loses its leader. A long-lived
+// one resets the backoff before the next attempt is scheduled.
+func TestProgressWhenAStreamEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		created bool
+		lived   time.Duration
+		worked  int32
+	}{
+		{"long-lived", true, 2 * minStreamAge, 1},
+		{"long-lived without a response", false, 2 * minStreamAge, 0},
+		{"short-lived", true, minStreamAge / 2, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, c *cluster) {
+				if !tc.created {
+					c.send = func(ctx context.Context) { <-ctx.Done() }
+				}
+				var before []int32 // number of calls of Progress at each call of Next
+				c.next = func(error) error {
+					before = append(before, c.worked.Load())
+					return nil
+				}
+				e := c.engine(t)
+				watch(t.Context(), e, all(0))
+				for range 3 {
+					time.Sleep(tc.lived)
+					require.Len(t, c.live(), 1)
+					c.live()[0].breakDown()
+					synctest.Wait()
+				}
+				assert.Equal(t, []int32{tc.worked, 2 * tc.worked, 3 * tc.worked}, before)
+			})
+		})
+	}
+}
+
+func TestProgressIsRequestedPeriodically(t *testing.T) {
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		w := callWatch(t.Context(), e, Request{Key: []byte("quiet"), CreatedNotify: true})
+		assert.True(t, (<-w.ch).Created)
+		c.write(100, "b")
+		time.Sleep(2 * freshness)
+		c.compact(101)
+		c.live()[0].breakDown()
+		time.Sleep(time.Second)
+		c.write(1, "quiet")
+		assert.Equal(t, []int64{102}, w.read(1), "a quiet watch survives a compaction")
+	})
+}
+
+func TestResponsesThatProveAStream(t *testing.T) {
+	withEngine(t, func(t *testing.T, c *cluster, e *Engine) {
+		callWatch(t.Context(), e, all(0))
+		synctest.Wait()
+		assert.Zero(t, c.worked.Load(), "a confirmation proves nothing")
+		c.write(1, "b")
+		synctest.Wait()
+		assert.EqualValues(t, 1, c.worked.Load(), "events prove the stream")
+		time.Sleep(2 * minStreamAge)
+		callWatch(t.Context(), e, all(0))
+		synctest.Wait()
+		assert.EqualValues(t, 2, c.worked.Load(), "so does a long life")
+	})
+}

@@ -130,9 +130,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		users.Go(func() { c.write(100, "b") })
 		users.Go(func() { calls[0].cancel(); calls[1].cancel() })
 		users.Go(c.remove)
-		users.Go(func() {
-			c.breakAll()
-		})
+		users.Go(c.breakAll)
 		users.Go(func() { _ = e.RequestProgress(t.Context()) })
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
 		e.Close()

@@ -67,10 +67,10 @@ func (e *Engine) endHistories() {
 	}
 }
 
-// remake is how long a shard whose watches ended with their history waits for new ones.
-const remake = 10 * time.Second
+// idleTimeout is how long a shard whose watches ended with their history waits for new ones.
+const idleTimeout = 10 * time.Second
 
-// awaitWatches ends the shard if it has no watches, and gets none within remake. Where endpoints belong to two
+// awaitWatches ends the shard if it has no watches, and gets none within idleTimeout. Where endpoints belong to two
 // clusters, a program makes its watches again and again: so their streams are opened with a backoff.
 func (sh *shard) awaitWatches() {
 	select {
@@ -78,7 +78,7 @@ func (sh *shard) awaitWatches() {
 	default:
 	}
 	if sh.load() == 0 {
-		_ = pause.Until(sh.ctx, sh.proceed, remake)
+		_ = pause.Until(sh.ctx, sh.proceed, idleTimeout)
 	}
 	sh.engine.retire(sh)
 }

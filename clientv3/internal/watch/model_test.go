@@ -119,14 +119,14 @@ func newReader(t *testing.T, h *history, req Request) *reader {
 	return r
 }
 
-// heard checks that the reader may receive a response.
-func (r *reader) heard(s *subscription) {
+// checkWanted checks that the reader may receive a response.
+func (r *reader) checkWanted(s *subscription) {
 	require.Same(r.t, r.sub, s, "response for another owner's subscription")
 	require.True(r.t, r.wanted, "a removed subscription receives nothing")
 }
 
 func (r *reader) created(s *subscription, h *pb.ResponseHeader) {
-	r.heard(s)
+	r.checkWanted(s)
 	require.Equal(r.t, live, s.state)
 	if r.next == 0 {
 		r.next = h.GetRevision() + 1
@@ -134,14 +134,14 @@ func (r *reader) created(s *subscription, h *pb.ResponseHeader) {
 }
 
 func (r *reader) refused(s *subscription, resp *pb.WatchResponse) {
-	r.heard(s)
+	r.checkWanted(s)
 	require.Equal(r.t, parked, s.state)
 	require.Equal(r.t, denied, string(s.req.Key), "refused: %v", resp)
 	r.wanted, r.over = false, true
 }
 
 func (r *reader) events(s *subscription, _ *pb.ResponseHeader, events []*mvccpb.Event) {
-	r.heard(s)
+	r.checkWanted(s)
 	require.NotEmpty(r.t, events)
 	last := events[len(events)-1].Kv.ModRevision
 	want := r.hist.between(s.req, r.next, last)
@@ -151,7 +151,7 @@ func (r *reader) events(s *subscription, _ *pb.ResponseHeader, events []*mvccpb.
 }
 
 func (r *reader) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
-	r.heard(s)
+	r.checkWanted(s)
 	require.LessOrEqual(r.t, h.Revision, r.hist.rev())
 	if notify && r.early() && s.next == r.next {
 		return // passed on without moving the resume point
@@ -169,7 +169,7 @@ func (r *reader) claim(rev int64) {
 }
 
 func (r *reader) canceled(s *subscription, resp *pb.WatchResponse) {
-	r.heard(s)
+	r.checkWanted(s)
 	require.Equal(r.t, parked, s.state)
 	require.Greater(r.t, resp.CompactRevision, r.next, "wanted revisions were compacted")
 	r.wanted, r.over = false, true

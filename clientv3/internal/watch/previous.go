@@ -8,7 +8,8 @@ import (
 // repeat creates a watch again whose first response came without the previous key-values
 // that it asked for, and reports whether it did. An etcd server notes that a watch wants
 // them only after it has created it (serverWatchStream.recvLoop), and a response that is
-// sent in between has none. It does so once in a row: they may be compacted.
+// sent in between has none. It creates a watch again once in a row: the previous key-values
+// may be compacted.
 func (ss *session) repeat(s *subscription, resp *pb.WatchResponse) bool {
 	if len(resp.Events) == 0 {
 		return false

@@ -56,12 +56,12 @@ func (ss *session) requestProgress(notify bool) {
 	}
 }
 
-// confirm records a response for s that the server put into the answers' queue after it
+// confirm records a response for s that the server queued, behind its answers, after it had
 // created s. So all answers to requests from before that create have arrived: the server
 // ignored the other requests.
 func (ss *session) confirm(s *subscription) {
 	p := &ss.progress
-	p.past = int(s.asked)
+	p.past = int(s.priorRequests)
 	p.sent = min(p.sent, p.made-p.past)
 	for _, other := range ss.live {
 		p.limitUnconfirmed(other)
@@ -70,7 +70,7 @@ func (ss *session) confirm(s *subscription) {
 
 // limitUnconfirmed drops the answers that will not arrive any more.
 func (p *progressCounts) limitUnconfirmed(s *subscription) {
-	s.unconfirmed = min(s.unconfirmed, uint8(min(max(int(s.asked)-p.past, 0), maxInFlight)))
+	s.unconfirmed = min(s.unconfirmed, uint8(min(max(int(s.priorRequests)-p.past, 0), maxInFlight)))
 }
 
 // progressForAll processes a progress response for all watchers of the stream.
@@ -108,7 +108,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 	notify := p.notify > 0
 	if !p.early {
 		for _, s := range ss.live {
-			if rev > s.created && int(s.asked) > p.past {
+			if rev > s.created && int(s.priorRequests) > p.past {
 				ss.confirm(s)
 			}
 		}

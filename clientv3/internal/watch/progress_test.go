@@ -64,14 +64,14 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 			sc.sends("create 2 from 5")
 			sc.receives(created(2, 10))
 			ask(tc.later)
-			f.was()
+			f.takeReceived()
 			for _, rev := range tc.receives {
 				sc.receives(progressed(invalidID, rev))
 			}
 			sc.sends(tc.sends...)
-			assert.Equal(t, tc.received, f.was())
+			assert.Equal(t, tc.received, f.takeReceived())
 			assert.Equal(t, tc.next, f.sub.next)
-			assert.Len(t, first.was(), 1+len(tc.receives), "the first watch receives all answers")
+			assert.Len(t, first.takeReceived(), 1+len(tc.receives), "the first watch receives all answers")
 		})
 	}
 }
@@ -80,12 +80,12 @@ func TestProgressFromBeforeTheWatch(t *testing.T) {
 func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		heard    func(*script)
+		arrives  func(*script)
 		received []string
 		next     int64
 	}{
 		{"never asked", func(sc *script) { sc.receives(progressed(invalidID, 20)) }, nil, 5},
-		{"duplicated", func(sc *script) { sc.learns(20); sc.receives(progressed(invalidID, 30)) }, []string{"progress 20"}, 21},
+		{"duplicated", func(sc *script) { sc.answersProgress(20); sc.receives(progressed(invalidID, 30)) }, []string{"progress 20"}, 21},
 		{"asked for and duplicated", func(sc *script) {
 			sc.ss.requestProgress(true)
 			sc.ss.take()
@@ -101,13 +101,13 @@ func TestUnsolicitedAnswerIsIgnored(t *testing.T) {
 			sc := connected(t)
 			f := sc.follow(5)
 			sc.receives(created(1, 10))
-			f.was()
-			tc.heard(sc)
-			assert.Equal(t, tc.received, f.was())
+			f.takeReceived()
+			tc.arrives(sc)
+			assert.Equal(t, tc.received, f.takeReceived())
 			assert.Equal(t, tc.next, f.sub.next)
-			f.was()
-			sc.learns(40)
-			assert.Equal(t, []string{"progress 40"}, f.was(), "the next answer is accepted")
+			f.takeReceived()
+			sc.answersProgress(40)
+			assert.Equal(t, []string{"progress 40"}, f.takeReceived(), "the next answer is accepted")
 		})
 	}
 }
@@ -126,12 +126,12 @@ func TestServerThatAnswersTooEarly(t *testing.T) {
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
 	sc.receives(progressed(invalidID, 12), happened(1, 7))
-	assert.Equal(t, []string{"created", "progress 12, asked for", "events [7]"}, f.was())
+	assert.Equal(t, []string{"created", "progress 12, asked for", "events [7]"}, f.takeReceived())
 	sc.receives(progressed(1, 15))
 	assert.EqualValues(t, 16, f.sub.next, "progress for one watch follows its events")
 	sc.reconnect()
 	sc.receives(created(2, 20))
-	sc.learns(20)
+	sc.answersProgress(20)
 	assert.EqualValues(t, 21, f.sub.next, "progress of another server counts")
 	assert.True(t, sc.ss.splittable())
 }
@@ -164,7 +164,7 @@ func (sc *script) asksUnanswered(times int) {
 
 // A watch is created while many answers may be in flight. The session asks until it is sure; the other watches received
 // the answer long before.
-func TestDoubtIsSettledQuietly(t *testing.T) {
+func TestProgressIsRequestedUntilAnAnswerHolds(t *testing.T) {
 	sc := connected(t)
 	first := sc.follow(0)
 	sc.receives(created(1, 1))
@@ -174,7 +174,7 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 	sc.sends("create 2 from 3", "create 3 from 3")
 	sc.receives(created(2, 9), created(3, 9))
 	for _, f := range []*follower{first, second, third} {
-		f.was()
+		f.takeReceived()
 	}
 	sc.ss.requestProgress(true)
 	rounds := 0
@@ -183,24 +183,24 @@ func TestDoubtIsSettledQuietly(t *testing.T) {
 		sc.receives(progressed(invalidID, 9))
 	}
 	assert.LessOrEqual(t, rounds, maxInFlight+1)
-	assert.LessOrEqual(t, requested(first.was()), 2)
+	assert.LessOrEqual(t, requested(first.takeReceived()), 2)
 	for _, f := range []*follower{second, third} {
-		assert.Equal(t, []string{"progress 9, asked for"}, f.was(), "the watch gets one answer that certainly holds for it")
+		assert.Equal(t, []string{"progress 9, asked for"}, f.takeReceived(), "the watch gets one answer that certainly holds for it")
 		assert.EqualValues(t, 10, f.sub.next)
 	}
-	sc.learns(10)
+	sc.answersProgress(10)
 	for _, f := range []*follower{first, second, third} {
-		assert.Equal(t, []string{"progress 10"}, f.was())
+		assert.Equal(t, []string{"progress 10"}, f.takeReceived())
 	}
 }
 
 // The server ignored requests while a watch was behind. A response to a later watch proves that their answers will not
 // come, so the next watch waits for none of them.
-func TestIgnoredRequestsAreSettled(t *testing.T) {
+func TestIgnoredProgressRequestsAreNotAwaited(t *testing.T) {
 	for name, shows := range map[string]func(sc *script){
 		"an event":                       func(sc *script) { sc.receives(happened(2, 9)) },
 		"progress":                       func(sc *script) { sc.receives(progressed(2, 9)) },
-		"progress for all, which is new": func(sc *script) { sc.learns(10) },
+		"progress for all, which is new": func(sc *script) { sc.answersProgress(10) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			sc := connected(t)
@@ -219,16 +219,16 @@ func TestIgnoredRequestsAreSettled(t *testing.T) {
 			third := sc.follow(3)
 			sc.sends("create 3 from 3")
 			sc.receives(created(3, 10))
-			third.was()
-			sc.learns(10)
-			assert.Equal(t, []string{"progress 10"}, third.was(), "the first answer is accepted")
+			third.takeReceived()
+			sc.answersProgress(10)
+			assert.Equal(t, []string{"progress 10"}, third.takeReceived(), "the first answer is accepted")
 			sc.sends()
 		})
 	}
 }
 
 // Progress that is newer than many watches settles the requests before the latest of them, whichever is looked at last.
-func TestTheLatestWatchSettlesMost(t *testing.T) {
+func TestTheLatestWatchTellsWhichRequestsWereIgnored(t *testing.T) {
 	sc := connected(t)
 	sc.follow(0)
 	sc.receives(created(1, 1))
@@ -239,6 +239,6 @@ func TestTheLatestWatchSettlesMost(t *testing.T) {
 		sc.receives(created(i+2, 9))
 		sc.ss.take()
 	}
-	sc.learns(10)
+	sc.answersProgress(10)
 	assert.Equal(t, 30, sc.ss.progress.past)
 }

@@ -106,8 +106,8 @@ func isNamed(h *pb.ResponseHeader) bool {
 	return h.GetClusterId() != 0 && h.GetMemberId() != 0 && h.GetRaftTerm() != 0
 }
 
-// canceled ends a watcher that the server has cancelled. After a compaction the
-// server keeps the watcher registered until the client cancels it, and meanwhile
+// canceled ends a subscription that the server has cancelled. After a compaction the
+// server keeps its watcher registered until the client cancels it, and meanwhile
 // answers no progress request on the whole stream.
 func (ss *session) canceled(resp *pb.WatchResponse) {
 	s := ss.live[resp.WatchId]
@@ -122,14 +122,14 @@ func (ss *session) canceled(resp *pb.WatchResponse) {
 	s.owner.canceled(s, resp)
 }
 
-// deliver passes events or progress to their watcher.
+// deliver passes events or progress to their subscription.
 func (ss *session) deliver(resp *pb.WatchResponse) error {
 	s := ss.live[resp.WatchId]
 	if s == nil {
 		if resp.WatchId > ss.highest {
 			return disorder("response for watch %d, which is not created yet", resp.WatchId)
 		}
-		return nil // it was in flight when the watcher was cancelled
+		return nil // it was in flight when the subscription was removed
 	}
 	for _, ev := range resp.Events {
 		if ev.GetKv() == nil {
@@ -139,8 +139,8 @@ func (ss *session) deliver(resp *pb.WatchResponse) error {
 	if s.req.PrevKV && ss.repeat(s, resp) {
 		return nil
 	}
-	if int(s.asked) > ss.progress.past && ss.mode == pipelined {
-		ss.confirm(s) // in other modes the peer is not etcd, which may have no such queue
+	if int(s.priorRequests) > ss.progress.past && ss.mode == pipelined {
+		ss.confirm(s) // in other modes the peer is not etcd, and may have no such queue
 	}
 	if len(resp.Events) == 0 && !resp.Fragment && s.assembly == nil {
 		if rev := resp.GetHeader().GetRevision(); rev > 0 && s.advance(rev) {

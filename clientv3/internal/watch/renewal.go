@@ -39,7 +39,7 @@ func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 	w.refusals++
 	next := w.stop()
 	w.current = newSubscription(&w.req, w, next)
-	sh.later = append(sh.later, func() { sh.engine.move(w, sh, newer) })
+	sh.later = append(sh.later, func() { sh.engine.move(w, sh, newerLocked) })
 	if sh.stale.IsZero() {
 		sh.stale = time.Now()
 		sh.session.hold()
@@ -74,7 +74,7 @@ func (sh *shard) confirmDenial() {
 // moveQueued moves the watches for which the stream's token would be refused next.
 func (sh *shard) moveQueued() {
 	for _, w := range sh.watchersWith(func(w *watcher) bool { return w.current.state == queued }) {
-		sh.engine.move(w, sh, newer)
+		sh.engine.move(w, sh, newerLocked)
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -95,13 +95,13 @@ func (sh *shard) watchersWith(have func(*watcher) bool) []*watcher {
 	return some
 }
 
-// newer is the target of a refused watch: a stream opened after the refusal.
-func newer(e *Engine, from *shard) *shard {
+// newerLocked is the target of a refused watch: a stream opened after the refusal.
+func newerLocked(e *Engine, from *shard) *shard {
 	from.mu.Lock()
 	since := from.stale
 	from.mu.Unlock()
 	for _, sh := range e.groups[from.key] {
-		if !sh.bulk && sh != from && sh.newerThan(since) {
+		if !sh.dedicated && sh != from && sh.newerThan(since) {
 			return sh
 		}
 	}
@@ -122,12 +122,12 @@ func (sh *shard) acceptLocked() {
 	if !sh.accepted {
 		sh.accepted = true
 		sh.later = append(sh.later, func() { sh.engine.supersede(sh) })
-		sh.goOnLocked()
+		sh.reportResumedLocked()
 	}
 }
 
-// goOnLocked reports that the watches of an ended stream have resumed. It is called by the reader.
-func (sh *shard) goOnLocked() {
+// reportResumedLocked reports that the watches of an ended stream have resumed. The reader calls it.
+func (sh *shard) reportResumedLocked() {
 	if sh.interrupted.IsZero() {
 		return
 	}
@@ -160,6 +160,6 @@ func (sh *shard) moveAll() {
 		return // it was reopened meanwhile
 	}
 	for _, w := range sh.watchersWith(func(*watcher) bool { return true }) {
-		sh.engine.move(w, sh, newer)
+		sh.engine.move(w, sh, newerLocked)
 	}
 }

@@ -32,7 +32,7 @@ type Response struct {
 	// Proven marks Created and progress responses of a server with reliable progress,
 	// see session.splittable.
 	Proven bool
-	// Err is set if the client, not the server, ended the watch.
+	// Err is why the server refused the watch, or why the client ended it.
 	Err error
 }
 

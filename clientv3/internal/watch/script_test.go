@@ -65,8 +65,8 @@ func (sc *script) receives(resps ...*pb.WatchResponse) {
 	}
 }
 
-// learns requests progress, and answers for all watchers.
-func (sc *script) learns(rev int64) {
+// answersProgress requests progress, and answers for all watchers.
+func (sc *script) answersProgress(rev int64) {
 	sc.t.Helper()
 	sc.ss.requestProgress(false)
 	out := sc.ss.take()
@@ -111,8 +111,8 @@ func (f *follower) note(format string, args ...any) {
 	}
 }
 
-// was returns what the follower received since the last call.
-func (f *follower) was() []string {
+// takeReceived returns what the follower received since the last call.
+func (f *follower) takeReceived() []string {
 	received := f.received
 	f.received = nil
 	return received

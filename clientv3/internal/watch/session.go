@@ -17,13 +17,13 @@ type mode uint8
 const (
 	// probing: one, until it is known whether the peer echoes ids.
 	probing mode = iota
-	// pipelined: any number, because it does.
+	// pipelined: any number: the peer echoes ids.
 	pipelined
-	// serial: one, because it does not.
+	// serial: one: the peer does not echo ids.
 	serial
 )
 
-// invalidID is the id in responses that belong to no single watcher.
+// invalidID is the id in responses that belong to no single watch.
 const invalidID = -1
 
 // session speaks the protocol of the watch service over one stream at a time. It is
@@ -38,7 +38,7 @@ type session struct {
 	lastID       int64 // the last chosen id
 	highest      int64 // the highest id confirmed on this stream, -1 if none
 	firstCreated bool  // the server has answered the first create of this stream
-	named        bool  // its latest header named a cluster, a member and a raft term
+	named        bool  // the latest reply to a create named a cluster, a member and a raft term
 	held         bool  // no creates are sent at present
 	rewinds      bool  // watches are created one revision earlier than they need
 
@@ -184,7 +184,7 @@ func (ss *session) flush() {
 		}
 		s.become(asked)
 		s.id = ss.nextID()
-		s.unconfirmed, s.asked = ss.progress.inFlight(), int32(ss.progress.made)
+		s.unconfirmed, s.priorRequests = ss.progress.inFlight(), int32(ss.progress.made)
 		ss.pending = append(ss.pending, creation{s.id, s})
 		ss.ask(s)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -39,8 +40,8 @@ func TestRemoveAndAddAgainGetsAnotherID(t *testing.T) {
 	sc.sends("cancel 1", "create 3 from 11", "create 4 from 0")
 	sc.receives(created(2, 10), happened(2, 11), canceled(1), created(3, 11), created(4, 12), happened(3, 11))
 	sc.sends("cancel 2")
-	assert.Equal(t, []string{"created", "created", "events [11]"}, fs[0].was())
-	assert.Equal(t, []string{"created"}, fs[1].was())
+	assert.Equal(t, []string{"created", "created", "events [11]"}, fs[0].takeReceived())
+	assert.Equal(t, []string{"created"}, fs[1].takeReceived())
 	assert.EqualValues(t, 13, fs[1].sub.next)
 }
 
@@ -71,7 +72,7 @@ func TestDisorderBreaksTheStream(t *testing.T) {
 	sc.receives(created(5, 10))
 	sc.breaks(&pb.WatchResponse{WatchId: 5, Events: []*mvccpb.Event{{}}}, "event of watch 5 without a key")
 	sc.sends("create 6 from 8")
-	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]", "created"}, f.was())
+	assert.Equal(t, []string{"created", "events [5 6]", "created", "events [7]", "created"}, f.takeReceived())
 }
 
 func TestRefusedIDsAreDroppedOnce(t *testing.T) {
@@ -80,7 +81,7 @@ func TestRefusedIDsAreDroppedOnce(t *testing.T) {
 	sc.receives(refused(refusedID))
 	sc.sends("create 1 from 0", "create 0 from 0")
 	sc.receives(refused(refusedID))
-	assert.Equal(t, []string{"refused: " + refusedID}, f.was(), "the id was not the reason")
+	assert.Equal(t, []string{"refused: " + refusedID}, f.takeReceived(), "the id was not the reason")
 	sc.sends()
 }
 
@@ -93,10 +94,10 @@ func TestTheFirstAnswerIsDoubtedWhereIDsAreRefused(t *testing.T) {
 	sc.ss.requestProgress(true)
 	sc.sends("progress?")
 	sc.receives(progressed(invalidID, 9))
-	assert.Equal(t, []string{"created"}, f.was())
+	assert.Equal(t, []string{"created"}, f.takeReceived())
 	sc.sends("progress?")
 	sc.receives(happened(7, 3, 4), progressed(invalidID, 9))
-	assert.Equal(t, []string{"events [3 4]", "progress 9, asked for"}, f.was())
+	assert.Equal(t, []string{"events [3 4]", "progress 9, asked for"}, f.takeReceived())
 	sc.reconnect()
 	sc.sends("create 2 from 5") // the doubtful answer moved nothing
 }
@@ -113,7 +114,7 @@ func TestOtherRefusalsAreNotForTheID(t *testing.T) {
 		f := sc.follow(0)
 		sc.receives(refused(reason))
 		sc.sends("create 1 from 0")
-		assert.Equal(t, []string{"refused: " + reason}, f.was())
+		assert.Equal(t, []string{"refused: " + reason}, f.takeReceived())
 	}
 }
 
@@ -121,10 +122,10 @@ func TestResumePoint(t *testing.T) {
 	ahead := happened(1, 5, 6)
 	ahead.Header = at(1000)
 	for _, tc := range []struct {
-		name  string
-		from  int64
-		heard func(*script)
-		next  int64
+		name    string
+		from    int64
+		arrives func(*script)
+		next    int64
 	}{
 		{"never confirmed", 0, func(*script) {}, 0},
 		{"from now on", 0, func(sc *script) { sc.receives(created(1, 10)) }, 11},
@@ -136,17 +137,17 @@ func TestResumePoint(t *testing.T) {
 		{"events of a server that is ahead", 5, func(sc *script) { sc.receives(created(1, 1000), ahead) }, 7},
 		{"events seen before", 5, func(sc *script) { sc.receives(created(1, 10), happened(1, 6), happened(1, 5, 6)) }, 7},
 		{"progress", 5, func(sc *script) { sc.receives(created(1, 10), progressed(1, 20)) }, 21},
-		{"progress for all", 5, func(sc *script) { sc.receives(created(1, 10)); sc.learns(20) }, 21},
+		{"progress for all", 5, func(sc *script) { sc.receives(created(1, 10)); sc.answersProgress(20) }, 21},
 		{"progress from before the start", 50, func(sc *script) { sc.receives(created(1, 10), progressed(1, 20)) }, 50},
-		{"progress for all from before the start", 50, func(sc *script) { sc.receives(created(1, 10)); sc.learns(20) }, 50},
-		{"progress without a revision", 5, func(sc *script) { sc.receives(created(1, 10), progressed(1, 0)); sc.learns(0) }, 5},
+		{"progress for all from before the start", 50, func(sc *script) { sc.receives(created(1, 10)); sc.answersProgress(20) }, 50},
+		{"progress without a revision", 5, func(sc *script) { sc.receives(created(1, 10), progressed(1, 0)); sc.answersProgress(0) }, 5},
 		{"a fragment", 5, func(sc *script) { sc.receives(created(1, 10), fragment(1, 5, 6)) }, 6},
 		{"fragments", 5, func(sc *script) { sc.receives(created(1, 10), fragment(1, 5, 6), happened(1, 6, 8)) }, 9},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			sc := connected(t)
 			f := sc.follow(tc.from)
-			tc.heard(sc)
+			tc.arrives(sc)
 			assert.Equal(t, tc.next, f.sub.next)
 			sc.reconnect()
 			assert.Equal(t, tc.next, sc.ss.take()[0].GetCreateRequest().StartRevision)
@@ -159,8 +160,36 @@ func TestProgressBetweenFragments(t *testing.T) {
 	sc := connected(t)
 	f := sc.follow(5)
 	sc.receives(created(1, 10), fragment(1, 5, 6))
-	sc.learns(20)
+	sc.answersProgress(20)
 	assert.EqualValues(t, 6, f.sub.next)
 	sc.receives(happened(1, 6, 7), fragment(1, 21, 22), progressed(1, 22))
-	assert.Equal(t, []string{"created", "events [5]", "events [6 6 7]", "events [21]", "events [22]"}, f.was())
+	assert.Equal(t, []string{"created", "events [5]", "events [6 6 7]", "events [21]", "events [22]"}, f.takeReceived())
+}
+
+// Random subscriptions are added and removed without a stream. Later exactly the remaining ones are created.
+func TestQueueBoundsRemovedSubscriptions(t *testing.T) {
+	for seed := range uint64(20) {
+		in := &choices{randomBytes(seed, 1000)}
+		ss := newSession()
+		subs := make([]*subscription, 20)
+		for i := range subs {
+			subs[i] = newSubscription(&Request{Key: []byte("k")}, &follower{}, 1)
+		}
+		wanted := make(map[*subscription]bool)
+		for in.more() {
+			s := subs[in.below(len(subs))]
+			if in.below(2) == 0 {
+				ss.add(s)
+				wanted[s] = true
+			} else {
+				ss.remove(s)
+				delete(wanted, s)
+			}
+			require.LessOrEqual(t, len(ss.queue), 2*len(wanted), "seed %d", seed)
+		}
+		sc := &script{t, ss}
+		sc.connect()
+		sc.receives(created(1, 1))
+		require.Len(t, ss.take(), len(wanted), "seed %d", seed)
+	}
 }

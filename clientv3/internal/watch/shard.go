@@ -19,9 +19,9 @@ import (
 type shard struct {
 	engine *Engine
 	key    string
-	// bulk keeps the stream for a watch that catches up. The locks of the engine and the shard
-	// guard changes.
-	bulk bool
+	// dedicated keeps the stream for one watch that catches up. It changes only with the locks of
+	// the engine and the shard.
+	dedicated bool
 	// superseded signals the writer that there is a stream with a newer token.
 	superseded chan struct{}
 	// proceed ends the wait for a slow reader, see awaitReader.
@@ -45,7 +45,7 @@ type shard struct {
 	// resumed.
 	interrupted     time.Time
 	stale           time.Time        // since when the stream's token is refused, zero if accepted
-	doubted         time.Time        // when a denial on the stream was doubted to be about permissions, zero if none was
+	doubted         time.Time        // when a denial on the stream was not trusted (renewLocked), zero if none was
 	history         *lineage.History // the history in which the stream was opened
 	reset           func()           // reopens the stream
 	giveUp          func(error)      // opens another stream, on another endpoint, after a backoff
@@ -54,9 +54,9 @@ type shard struct {
 	later           []func()         // functions that the reader runs without the lock
 }
 
-func newShard(base context.Context, e *Engine, key string, bulk bool) *shard {
+func newShard(base context.Context, e *Engine, key string, dedicated bool) *shard {
 	sh := &shard{
-		engine: e, key: key, bulk: bulk, conn: e.cfg.Connect(), base: base,
+		engine: e, key: key, dedicated: dedicated, conn: e.cfg.Connect(), base: base,
 		superseded: make(chan struct{}, 1), proceed: make(chan struct{}, 1), readerWait: maxReaderWait,
 		session: newSession(), watchers: make(map[*watcher]struct{}),
 	}
@@ -94,12 +94,11 @@ func (sh *shard) accepts() bool {
 	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && !sh.traffic.busy(time.Now())
 }
 
-// catchingUp reports whether watches are split, and whether the stream is kept for one that
-// catches up.
-func (sh *shard) catchingUp() (splits, bulk bool) {
+// catchingUp reports whether watches are split, and whether the stream is dedicated.
+func (sh *shard) catchingUp() (splits, dedicated bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.splits > 0, sh.bulk
+	return sh.splits > 0, sh.dedicated
 }
 
 // adoptLocked adds a watch.

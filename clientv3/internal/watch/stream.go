@@ -10,10 +10,10 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
-// proven is the age after which any response shows that a stream works. A stream
+// minStreamAge is the age from which any response shows that a stream works. A stream
 // that breaks sooner, without having delivered an event, counts as a failure, and
 // the next one waits longer.
-const proven = time.Second
+const minStreamAge = time.Second
 
 // Connector opens streams one after the other, and decides how to proceed when one
 // ends. One goroutine uses it, except for Wake.
@@ -123,7 +123,7 @@ func (sh *shard) attempt(l *link, leader bool, search *leaderSearch) (accepted *
 		return search.serveMeanwhile(l)
 	}
 	err = sh.serve(l)
-	if time.Since(l.opened) > proven {
+	if time.Since(l.opened) > minStreamAge {
 		search.bound = minLeaderRetry
 	}
 	return nil, err
@@ -152,7 +152,7 @@ func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 		if err == nil {
 			err = sh.receive(resp)
 		}
-		worked := time.Since(l.opened) > proven
+		worked := time.Since(l.opened) > minStreamAge
 		switch {
 		case err == nil:
 			worked = worked || len(resp.Events) > 0

@@ -35,7 +35,7 @@ type subscription struct {
 	progressPending bool
 	first           bool  // no events have arrived since the server created it
 	repeated        bool  // it was created again for its first events, see session.repeat
-	asked           int32 // progress requests on the stream before the create
+	priorRequests   int32 // progress requests on the stream before the create
 
 	id      int64 // on the stream: chosen by the session or the server
 	next    int64 // the first revision not accepted yet; 0 if unknown
@@ -69,8 +69,8 @@ type owner interface {
 	progress(s *subscription, h *pb.ResponseHeader, notify bool)
 	// canceled: the server ended it. It is parked.
 	canceled(*subscription, *pb.WatchResponse)
-	// assembles: that many bytes more, or fewer, are held of a response that has not arrived
-	// whole. mergeable returns how many may be.
+	// assembles: the bytes held of an incomplete response have grown by bytes, which is
+	// negative if they have shrunk. mergeable returns how many may be held.
 	assembles(bytes int)
 	mergeable() int
 }
@@ -102,8 +102,8 @@ func (s *subscription) accept(resp *pb.WatchResponse) []*mvccpb.Event {
 	return events
 }
 
-// advance processes progress up to rev, and reports whether it is new: before
-// 3.4.31 and 3.5.13 etcd also sent progress from before the start revision.
+// advance processes progress up to rev. It returns false for progress from before the
+// start revision, which etcd sent before 3.4.31 and 3.5.13.
 func (s *subscription) advance(rev int64) bool {
 	if rev+1 < s.next {
 		return false

@@ -18,7 +18,7 @@ func TestFragmentsAreMerged(t *testing.T) {
 	f.merges = 4 * eventSize(eventsAt(4)[0])
 	assert.Nil(t, fragment(true, 3, 4))
 	assert.Nil(t, fragment(true, 5, 6))
-	assert.Equal(t, []int64{3, 4, 5, 6}, fragment(true, 7), "too much is passed on, but for the latest revision")
+	assert.Equal(t, []int64{3, 4, 5, 6}, fragment(true, 7), "what no longer fits is passed on, except for the latest revision")
 	assert.Equal(t, []int64{7, 7}, fragment(true, 7, 8), "so is the rest")
 	assert.Equal(t, []int64{8, 9}, fragment(false, 9))
 	assert.Zero(t, f.assembled)
@@ -57,10 +57,10 @@ func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
 		return r
 	}
 	for _, tt := range []struct {
-		name  string
-		heard []*pb.WatchResponse
-		sent  []string
-		was   []string
+		name    string
+		arrives []*pb.WatchResponse
+		sent    []string
+		was     []string
 	}{
 		{"they come again", []*pb.WatchResponse{bare(1, 11, 12), created(2, 12), full(2, 11, 12)}, []string{"cancel 1", "create 2 from 11"}, []string{"created", "created", "events [11 12]"}},
 		{"of deletes", []*pb.WatchResponse{deletes(1, 11), created(2, 12), full(2, 11)}, []string{"cancel 1", "create 2 from 11"}, []string{"created", "created", "events [11]"}},
@@ -76,9 +76,9 @@ func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
 			sc.ss.add(f.sub)
 			sc.receives(created(1, 10))
 			sc.ss.take()
-			sc.receives(tt.heard...)
+			sc.receives(tt.arrives...)
 			sc.sends(tt.sent...)
-			assert.Equal(t, tt.was, f.was())
+			assert.Equal(t, tt.was, f.takeReceived())
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestFragmentsUseTheBudget(t *testing.T) {
 	b := NewBudget(1 << 20)
 	e := New(Config{MaxBuffer: 1 << 20, Budget: b})
 	defer e.Close()
-	w := newWatcher(Request{}, newReading(), b)
+	w := newWatcher(Request{}, newChanSink(), b)
 	w.shard.Store(&shard{engine: e})
 	held := extentOf(eventsAt(5, 6)).bytes
 	for _, end := range []func(){

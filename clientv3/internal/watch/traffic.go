@@ -14,7 +14,7 @@ type traffic struct {
 	count, last int
 }
 
-// add adds events of the second of now.
+// add counts events that arrive at now.
 func (t *traffic) add(events int, now time.Time) {
 	if now.Sub(t.second) >= time.Second {
 		t.roll(now)

@@ -102,7 +102,7 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 	}
 	switch a := s.assembly; {
 	case a != nil && !a.complete:
-		w.considerApart(h, a.extent)
+		w.considerDedicated(h, a.extent)
 	case a != nil:
 		w.considerCatchup(h, a.extent)
 	case backlog.revisions > 0:
@@ -208,8 +208,8 @@ func (w *watcher) pause(limit int) {
 	w.phase, w.limit = paused, limit
 	w.current = newSubscription(&w.req, w, next)
 	sh.later = append(sh.later, func() { sh.engine.logPause(&w.req, next, limit) })
-	if sh.bulk {
-		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinary) })
+	if sh.dedicated {
+		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinaryLocked) })
 	}
 	if !w.buffer.awaitRoom(limit / 2) {
 		sh.later = append(sh.later, func() { sh.engine.resume(w) })

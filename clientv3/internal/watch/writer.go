@@ -29,12 +29,12 @@ type writer struct {
 	ctx     context.Context
 	stream  pb.Watch_WatchClient
 	wake    chan struct{}
-	settled chan (<-chan struct{})
-	removed <-chan struct{}
-	leave   <-chan time.Time
-	move    func()
+	removed <-chan struct{}        // closed when the stream's endpoint is removed
+	settled chan (<-chan struct{}) // replaces removed when the stream's endpoint is final
+	leave   <-chan time.Time       // when the stream leaves a removed endpoint
+	move    func()                 // moves the stream
 
-	evacuation <-chan time.Time
+	evacuation <-chan time.Time // when the watches move to a stream with a newer token
 }
 
 func (wr *writer) run() {
@@ -73,10 +73,10 @@ func (wr *writer) run() {
 
 // interval varies by 10 %, which spreads the requests of many clients.
 func (wr *writer) interval() time.Duration {
-	switch splits, bulk := wr.sh.catchingUp(); {
+	switch splits, dedicated := wr.sh.catchingUp(); {
 	case splits:
 		return splitTick
-	case bulk:
+	case dedicated:
 		return returnInterval
 	default:
 		return freshness*9/10 + rand.N(freshness/5)

@@ -10,56 +10,57 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// A watch with a large backlog has a stream of its own: etcd sends up to 1,000 revisions in one
+// A watch with a large backlog has a dedicated stream: etcd sends up to 1,000 revisions in one
 // response, whatever their size, and nothing else meanwhile. So it delays no other watch, and
 // can stop reading while its caller is slow, instead of pausing and being sent the rest again.
 
 const (
-	// minApart is the number of bytes, still to come in a response, from which a watch is
-	// moved apart. The other watches on the stream are created again for it, so there must be
-	// otherShare bytes for each of them.
-	minApart   = 4 << 20
-	otherShare = 64 << 10
+	// minDedicated is the number of bytes, still to come in a response, from which a watch moves
+	// to a dedicated stream. The other watches on its stream are created again then, so there must
+	// be otherShare bytes for each of them.
+	minDedicated = 4 << 20
+	otherShare   = 64 << 10
 
 	// maxReaderWait is how long, in all, a stream waits for its reader. Meanwhile the
 	// server holds what it has read of history.
 	maxReaderWait = time.Second
 
-	// returnInterval is how often a stream with a watch apart requests progress, which shows
-	// that it has caught up.
+	// returnInterval is how often a dedicated stream requests progress, which shows that its
+	// watch has caught up.
 	returnInterval = time.Second
 )
 
-// apart is the target of a watch with a large backlog. There are few such shards in a group:
-// proxies and balancers limit the streams of a connection. A client of the program gets none.
-func apart(e *Engine, from *shard) *shard {
-	bulk := e.bulkOfLocked(from.key)
+// dedicatedLocked is the target of a watch with a large backlog. There are few such shards in a
+// group: proxies and balancers limit the streams of a connection. Over a foreign client
+// (Config.Foreign) there are none.
+func dedicatedLocked(e *Engine, from *shard) *shard {
+	dedicated := e.dedicatedShardsLocked(from.key)
 	switch {
 	case e.cfg.Foreign:
 		return nil
-	case (from.bulk || len(bulk) < maxBulk) && from.reserveLocked():
+	case (from.dedicated || len(dedicated) < maxDedicated) && from.reserve():
 		return from
-	case len(bulk) < maxBulk:
+	case len(dedicated) < maxDedicated:
 		return e.newShardLocked(from.base, from.key, true)
 	default:
 		return nil
 	}
 }
 
-// apartOrShared is the target of a watch that resumes. If there are too many streams, it shares
-// one with other watches whose readers are slow.
-func apartOrShared(e *Engine, from *shard) *shard {
-	if to := apart(e, from); to != nil {
+// dedicatedOrSharedLocked is the target of a watch that resumes. If there are too many dedicated
+// streams, it shares one with other watches whose readers are slow.
+func dedicatedOrSharedLocked(e *Engine, from *shard) *shard {
+	if to := dedicatedLocked(e, from); to != nil {
 		return to
 	}
 	if e.cfg.Foreign {
 		return from
 	}
-	return slices.MinFunc(e.bulkOfLocked(from.key), func(a, b *shard) int { return cmp.Compare(a.load(), b.load()) })
+	return slices.MinFunc(e.dedicatedShardsLocked(from.key), func(a, b *shard) int { return cmp.Compare(a.load(), b.load()) })
 }
 
-// returned is the target of a watch that has caught up.
-func returned(e *Engine, from *shard) *shard {
+// returnedLocked is the target of a watch that has caught up.
+func returnedLocked(e *Engine, from *shard) *shard {
 	if to := e.pickLocked(from.key); to != nil {
 		return to
 	}
@@ -68,23 +69,23 @@ func returned(e *Engine, from *shard) *shard {
 	if len(from.watchers) != 1 {
 		return e.newShardLocked(from.base, from.key, false)
 	}
-	from.bulk = false
+	from.dedicated = false
 	return from
 }
 
-// bulkOfLocked returns the shards of a group whose watches are apart.
-func (e *Engine) bulkOfLocked(key string) []*shard {
-	return slices.DeleteFunc(slices.Clone(e.groups[key]), func(sh *shard) bool { return !sh.bulk })
+// dedicatedShardsLocked returns the shards of a group whose streams are dedicated.
+func (e *Engine) dedicatedShardsLocked(key string) []*shard {
+	return slices.DeleteFunc(slices.Clone(e.groups[key]), func(sh *shard) bool { return !sh.dedicated })
 }
 
-// reserveLocked keeps other watches off the shard if it has one only.
-func (sh *shard) reserveLocked() bool {
+// reserve keeps other watches off the shard if it has only one.
+func (sh *shard) reserve() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if len(sh.watchers) != 1 {
 		return false
 	}
-	sh.bulk, sh.readerWait = true, maxReaderWait
+	sh.dedicated, sh.readerWait = true, maxReaderWait
 	pause.Signal(sh.wake) // its interval changes
 	return true
 }
@@ -96,15 +97,15 @@ func (sh *shard) load() int {
 	return len(sh.watchers)
 }
 
-// considerApart gives the watch a stream of its own if much is still to come in the response
+// considerDedicated gives the watch a dedicated stream if much is still to come in the response
 // that is arriving.
-func (w *watcher) considerApart(h *pb.ResponseHeader, x extent) {
+func (w *watcher) considerDedicated(h *pb.ResponseHeader, x extent) {
 	sh := w.shard.Load()
-	if sh.bulk || x.bytesAhead(h.GetRevision()) < max(minApart, otherShare*(len(sh.watchers)-1)) {
+	if sh.dedicated || x.bytesAhead(h.GetRevision()) < max(minDedicated, otherShare*(len(sh.watchers)-1)) {
 		return
 	}
 	sh.later = append(sh.later, func() {
-		sh.engine.moveAnd(w, sh, apart, func(to *shard) {
+		sh.engine.moveAnd(w, sh, dedicatedLocked, func(to *shard) {
 			if to != sh && sh.reset != nil {
 				sh.reset() // otherwise the other watches wait for the rest of the response
 			}
@@ -112,16 +113,16 @@ func (w *watcher) considerApart(h *pb.ResponseHeader, x extent) {
 	})
 }
 
-// caughtUp gives up the watch's own stream.
+// caughtUp gives up the watch's dedicated stream.
 func (w *watcher) caughtUp() {
-	if sh := w.shard.Load(); sh.bulk && w.phase == following && w.catchup == nil {
-		sh.later = append(sh.later, func() { sh.engine.move(w, sh, returned) })
+	if sh := w.shard.Load(); sh.dedicated && w.phase == following && w.catchup == nil {
+		sh.later = append(sh.later, func() { sh.engine.move(w, sh, returnedLocked) })
 	}
 }
 
 // mayWaitLocked reports whether the stream may go unread until the watch's caller has read more.
 func (sh *shard) mayWaitLocked(w *watcher) bool {
-	return sh.bulk && len(sh.watchers) == 1 && w.catchup == nil && sh.readerWait > 0
+	return sh.dedicated && len(sh.watchers) == 1 && w.catchup == nil && sh.readerWait > 0
 }
 
 // awaitReader waits until half of the watch's allowance is read. If that takes too long, the
@@ -164,5 +165,5 @@ func (e *Engine) resume(w *watcher) {
 		return
 	}
 	from := w.shard.Load() // which changes only with the engine's lock
-	e.transferLocked(w, from, apartOrShared(e, from), func(*shard) { w.resume() })
+	e.transferLocked(w, from, dedicatedOrSharedLocked(e, from), func(*shard) { w.resume() })
 }
