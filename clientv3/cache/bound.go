@@ -25,8 +25,8 @@ func boundOf(ctx context.Context) bound {
 // linearizable count in d serves all gets, which go to any member, the nearest for instance
 // (clientv3.Config.Balancer); one that has not come far enough costs a second, linearizable get.
 //
-// It has no effect on gets with clientv3.WithSerializable and clientv3.WithRev, on a d of 0 or
-// less, and on anything but Get.
+// It has no effect with a d of 0 or less, on gets with clientv3.WithSerializable or clientv3.WithRev,
+// and on operations other than gets.
 func WithMaxStaleness(ctx context.Context, d time.Duration) context.Context {
 	b := boundOf(ctx)
 	b.stale = max(d, 0)
@@ -34,8 +34,8 @@ func WithMaxStaleness(ctx context.Context, d time.Duration) context.Context {
 }
 
 // NotOlderThan returns a context whose gets through a [Cache] need not be linearizable: an answer shows
-// the store at rev or later. With the revision of a write's header a program, or another one that it
-// hands the revision to, reads what it wrote. Beside [WithMaxStaleness] both hold. A revision that the
+// the store at rev or later. With the revision in the header of a write, its writer and any program
+// that receives the revision read that write. Beside [WithMaxStaleness] both hold. A revision that the
 // store has not reached within [Config.MaxWait] gives rpctypes.ErrFutureRev. The same exceptions hold as
 // for WithMaxStaleness.
 func NotOlderThan(ctx context.Context, rev int64) context.Context {

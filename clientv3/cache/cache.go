@@ -26,6 +26,7 @@ var (
 // ErrClosed is returned by operations on a closed [Cache].
 var ErrClosed = errors.New("etcdclient: cache: closed")
 
+// plain lets Cache embed a KV without exporting it.
 type plain = clientv3.KV
 
 // Cache serves gets of its prefixes from memory. It is a clientv3.KV, safe for concurrent use:
@@ -36,16 +37,16 @@ type plain = clientv3.KV
 // is not a get go to the KV that the client had when the Cache was made.
 type Cache struct {
 	plain
-	watcher clientv3.Watcher
-	client  *clientv3.Client
-	cfg     Config
-	views   []*view
-	floors  floors
-	chaser  chaser
-	stats   counters
-	bytes   atomic.Int64              // of all views
-	stream  atomic.Int64              // names the current watch stream
-	asked   atomic.Pointer[time.Time] // when progress of watches that are behind was last requested
+	watcher   clientv3.Watcher
+	client    *clientv3.Client
+	cfg       Config
+	views     []*view
+	floors    floors
+	requester progressRequester
+	stats     counters
+	bytes     atomic.Int64              // of all views
+	stream    atomic.Int64              // names the current watch stream
+	asked     atomic.Pointer[time.Time] // when progress of watches that are behind was last requested
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -76,7 +77,7 @@ func New(client *clientv3.Client, cfg Config) (*Cache, error) {
 	}
 	c.ctx, c.cancel = context.WithCancelCause(client.Ctx())
 	c.floors.c = c
-	c.chaser = chaser{c: c, wake: make(chan struct{}, 1), advanced: make(chan struct{}, 1)}
+	c.requester = progressRequester{c: c, wake: make(chan struct{}, 1), advanced: make(chan struct{}, 1)}
 	c.stream.Store(streams.Add(1))
 	for _, p := range cfg.Prefixes {
 		c.views = append(c.views, newView(c, p))
@@ -87,7 +88,7 @@ func New(client *clientv3.Client, cfg Config) (*Cache, error) {
 			c.spawn(v.followStatus)
 		}
 	}
-	c.spawn(c.chaser.run)
+	c.spawn(c.requester.run)
 	c.spawn(c.probe)
 	return c, nil
 }
@@ -238,7 +239,7 @@ func (c *Cache) Freshness() Freshness {
 	now := time.Now()
 	var f Freshness
 	for _, v := range c.views {
-		f.Err = cmp.Or(f.Err, v.missing())
+		f.Err = cmp.Or(f.Err, v.remoteReason())
 	}
 	for i, v := range c.views {
 		s, asOf := v.snap.Load(), v.asOf.Load()

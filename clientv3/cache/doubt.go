@@ -121,13 +121,13 @@ func (v *view) setWatchDoubt(err error) {
 
 func (v *view) doubtLocked() {
 	if proven := v.versionDoubt == nil && v.watchDoubt == nil; v.proven.Swap(proven) != proven {
-		v.c.chaser.notify()
+		v.c.requester.notify()
 	}
 	v.notifyLocked()
 }
 
-// missing returns why linearizable reads of the prefix go to the server, nil if memory answers them.
-func (v *view) missing() error {
+// remoteReason returns why linearizable reads of the prefix go to the server, nil if memory answers them.
+func (v *view) remoteReason() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	reason := v.versionDoubt

@@ -143,11 +143,14 @@ func TestMembersAreUpgraded(t *testing.T) {
 		saysVersion(cluster, func() string { return version.Load().(string) })
 		version.Store("3.5.15")
 		c := serve(t, client, cache.Config{})
-		for newer, want := range map[string]int64{"3.5.18": 4, "3.5.17": 0} {
-			version.Store(newer)
+		for _, tt := range []struct {
+			version string
+			hits    int64
+		}{{"3.5.18", 4}, {"3.5.17", 0}} {
+			version.Store(tt.version)
 			time.Sleep(11 * time.Minute)
 			synctest.Wait()
-			require.Equal(t, want, hits(t, c, rev), newer)
+			require.Equal(t, tt.hits, hits(t, c, rev), tt.version)
 		}
 		require.EqualValues(t, 2, c.Stats().Loads, "before it was trusted")
 	})

@@ -28,7 +28,7 @@ func newFeed(prefix string) *feed {
 	return &feed{prefix: prefix, wake: make(chan struct{}, 1), changes: changes{all: true}, known: map[string]struct{}{}}
 }
 
-// noteLocked adds a change. It does not wake the informer for keys of others.
+// noteLocked adds a change. It does not wake the informer for keys outside of its prefix.
 func (f *feed) noteLocked(ch change) {
 	if ch.resync != nil {
 		f.resync = ch.resync

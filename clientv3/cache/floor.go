@@ -33,7 +33,7 @@ type floors struct {
 	last   *round // begun last
 	latest *round // the last that succeeded
 
-	turn int // whose prefix was read last; of send alone
+	turn int // whose prefix was read last; only send uses it
 }
 
 // join returns a round that is sent after the call, nil when the cache is closed.
@@ -55,7 +55,7 @@ func (f *floors) send(r, before *round) {
 	if before != nil {
 		<-before.done
 	}
-	runtime.Gosched() // who is about to read joins this one
+	runtime.Gosched() // callers that are about to read join this round
 	f.mu.Lock()
 	f.next = nil
 	f.mu.Unlock()

@@ -69,7 +69,7 @@ func (v *view) loadAndFollow(compacted bool) (lasted time.Duration, err error) {
 	switch s := v.snap.Load(); {
 	case s == nil:
 		v.setVersionDoubt(errVersionUnknown)
-		err = v.load(ctx, s)
+		err = v.load(ctx, nil)
 	case compacted:
 		err = v.delta(ctx, s)
 	}
@@ -111,6 +111,7 @@ func (v *view) after(err error, failures int) time.Duration {
 	return pauses.Delay(failures)
 }
 
+// discard drops the snapshot, logs that, and calls OnDrop.
 func (v *view) discard(cause error) {
 	v.drop(cause)
 	v.c.client.GetLogger().Warn("a cached prefix was dropped; it is read from the server until it is loaded again",
@@ -137,6 +138,7 @@ func (v *view) list(ctx context.Context, each func(*mvccpb.KeyValue) error, opts
 	return header, nil
 }
 
+// load reads the whole prefix. The snapshot before it, if any, is replaced.
 func (v *view) load(ctx context.Context, before *snapshot) error {
 	began := time.Now()
 	next := &snapshot{tree: newTree()}

@@ -99,8 +99,8 @@ func TestInformer(t *testing.T) {
 	require.Equal(t, 2, in.Stats().Objects)
 }
 
-// TestPartsOfAnInformer has an informer of a prefix within the cache's, and refuses what is not; a handler and an iteration of a part of
-// the keys, and an index in order.
+// TestPartsOfAnInformer uses an informer of a longer prefix than the cache's, a handler and an iteration of a part of the keys, and
+// an index in order. An informer of another prefix is refused.
 func TestPartsOfAnInformer(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	for _, key := range []string{"a/c/1", "a/b/2", "a/b/1"} {
@@ -288,7 +288,7 @@ func TestWhatIsLoadedAnewAndUnchanged(t *testing.T) {
 	})
 }
 
-// TestCloseInAHandler closes the cache by what it calls.
+// TestCloseInAHandler closes a cache in the handler of an informer over it.
 func TestCloseInAHandler(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "a/1", "v")

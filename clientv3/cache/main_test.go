@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testTimeout is far above what anything here takes; what hangs is ended by it.
+// testTimeout ends a test that hangs. It is far above what any test takes.
 const testTimeout = 5 * time.Minute
 
 // newUnsynced returns a cache that need not be loaded yet.

@@ -49,7 +49,7 @@ type snapshot struct {
 	bytes int64
 	// history tells the histories of the cluster apart: within one, equal revisions of a key mean an equal value.
 	history int64
-	// header names the cluster and the member that rev was heard from.
+	// header names the cluster, and the member that reported rev.
 	header *pb.ResponseHeader
 }
 
@@ -156,7 +156,8 @@ func (s *snapshot) read(r keyRange, limit int64, countOnly, whole bool) (kvs []*
 }
 
 // readLimit is how many keys etcd reads before it sorts and filters: one more than the limit, or
-// all, 0, where it has to see them all. Of a sort target without an order it sorts the first keys.
+// all, 0, where it has to see them all. With a sort target but no order it
+// sorts only the first keys.
 func readLimit(op clientv3.Op) int64 {
 	bounded := op.MinModRev() != 0 || op.MaxModRev() != 0 || op.MinCreateRev() != 0 || op.MaxCreateRev() != 0
 	sort := op.SortOption()

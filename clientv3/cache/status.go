@@ -54,7 +54,7 @@ func (c *Cache) Status() []Status {
 }
 
 func (v *view) status() Status {
-	s := Status{Prefix: v.prefix, State: InSync, Err: v.missing()}
+	s := Status{Prefix: v.prefix, State: InSync, Err: v.remoteReason()}
 	asOf := v.asOf.Load()
 	if asOf != nil {
 		s.Since = *asOf
@@ -112,7 +112,7 @@ func (v *view) waitForRevision(ctx context.Context, rev int64) error {
 	if reached() {
 		return nil
 	}
-	defer v.c.chaseFuture(v, rev)()
+	defer v.c.advanceToFuture(v, rev)()
 	return v.waitUntil(ctx, nil, reached)
 }
 
@@ -136,7 +136,7 @@ func (in *Informer[T]) WaitForRevision(ctx context.Context, rev int64) error {
 		if reached {
 			return nil
 		}
-		in.feed.signal() // progress does not
+		in.feed.signal() // progress does not wake the informer
 		select {
 		case <-updated:
 		case <-ctx.Done():

@@ -136,7 +136,7 @@ func (v *view) floorAbove(ctx context.Context, rev int64) (int64, error) {
 
 // await returns the snapshot when it has reached a revision that the store has. Past MaxWait the view is behind.
 func (v *view) await(ctx context.Context, rev int64) (*snapshot, error) {
-	v.c.chase(v, rev)
+	v.c.advanceTo(v, rev)
 	s, err := v.awaitSnapshot(ctx, rev)
 	if errors.Is(err, errLate) {
 		v.fallBehind(rev)
@@ -148,7 +148,7 @@ func (v *view) await(ctx context.Context, rev int64) (*snapshot, error) {
 // awaitFuture returns the snapshot when it has reached a revision that the store may not have, and may never have. Past MaxWait
 // a floor shows whether the view is behind.
 func (v *view) awaitFuture(ctx context.Context, rev int64) (*snapshot, error) {
-	stop := v.c.chaseFuture(v, rev)
+	stop := v.c.advanceToFuture(v, rev)
 	s, err := v.awaitSnapshot(ctx, rev)
 	stop()
 	if !errors.Is(err, errLate) {
@@ -157,7 +157,7 @@ func (v *view) awaitFuture(ctx context.Context, rev int64) (*snapshot, error) {
 	if _, err := v.floorAbove(ctx, rev); err != nil {
 		return nil, err
 	}
-	v.c.chase(v, rev)
+	v.c.advanceTo(v, rev)
 	v.fallBehind(rev)
 	return nil, errUnavailable
 }
@@ -351,7 +351,7 @@ func (v *view) advancedLocked(before *snapshot, rev int64) {
 		v.behind.Store(false)
 	}
 	if before != nil && before.rev < v.asked && rev >= v.asked {
-		v.c.chaser.notify()
+		v.c.requester.notify()
 	}
 	v.proveLocked()
 	v.notifyLocked()
@@ -396,10 +396,10 @@ func (v *view) dropLocked(cause error) {
 	v.behind.Store(false)
 	v.versions, v.held, v.floors, v.target, v.asked = nil, 0, nil, 0, 0
 	v.notifyLocked()
-	v.c.chaser.notify()
+	v.c.requester.notify()
 }
 
-// rewatch makes the watch begin again where it is.
+// rewatch opens the watch again, at the revision of the snapshot.
 func (v *view) rewatch() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -387,7 +387,7 @@ func (c *Cache) behindContext(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "quorate-cache", "behind")
 }
 
-// askBehind requests the progress of those watches, at most once in a progressPause for all of them.
+// askBehind requests the progress of the watches that the server serves, at most once in a progressPause for all of them.
 func (c *Cache) askBehind() {
 	now := time.Now()
 	last := c.asked.Load()

@@ -81,7 +81,7 @@ type window struct {
 	requested bool      // progress, by RequestProgress
 	notified  time.Time // when watches with WithProgressNotify last got some
 
-	created, progress clientv3.WatchResponse // the last ones of the server's watch, which have what it proves
+	created, progress clientv3.WatchResponse // the latest ones of the server's watch: local watches pass on their IsProven
 }
 
 // watchIndex holds the watches of one key by the key, and those of ranges by ofRanges, which is no key.
@@ -166,7 +166,7 @@ func (w *window) dropOldestLocked() {
 	w.first = oldest.last + 1
 }
 
-// deliver makes the watches continue that a change concerns.
+// deliver wakes the watches that a change concerns.
 func (w *window) deliver(ch change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,14 +183,14 @@ func (w *window) deliver(ch change) {
 	w.delivered = ch.next.rev
 }
 
-// catchUpLocked moves a parked watch, which deliver wakes only for what concerns it, to what has been delivered since.
+// catchUpLocked advances a parked watch to the delivered revision: deliver wakes it only for changes that concern it.
 func (w *window) catchUpLocked(l *localWatch) {
 	if l.parked {
 		l.from = max(l.from, w.delivered+1)
 	}
 }
 
-// wakeLocked makes a watch continue. A parked watch has no goroutine: its next responses are sent here, and it gets
+// wakeLocked makes a watch continue. A parked watch has no goroutine: wakeLocked sends its next responses, and starts
 // a goroutine only if its reader is slow or it leaves the window.
 func (w *window) wakeLocked(l *localWatch) {
 	if !l.parked {
@@ -323,12 +323,13 @@ func (w *window) join(l *localWatch) (created clientv3.WatchResponse, ok bool) {
 	return created, l.local || over
 }
 
-// continuesLocked reports whether the window is of the history of a watch. Without a cluster ID that is not known, as with any watch.
+// continuesLocked reports whether the window is of the history of a watch. Without a cluster ID in the header that is unknown, and the
+// watch continues.
 func (w *window) continuesLocked(l *localWatch) bool {
 	return l.history == w.history || w.header.GetClusterId() == 0
 }
 
-// leave ends a watch that is parked, when its context has ended; the goroutine of any other sees that.
+// leave ends a parked watch whose context has ended. The goroutine of any other watch sees the end of the context itself.
 func (w *window) leave(l *localWatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,19 +25,19 @@ const (
 	maxStuck   = time.Minute
 )
 
-// chaser asks for progress until every view has reached its target.
-type chaser struct {
+// progressRequester requests progress until every view has reached its target.
+type progressRequester struct {
 	c        *Cache
-	wake     chan struct{} // holds a value when a view may wait, for what it may be asking for already
+	wake     chan struct{} // holds a value when a view begins to wait for a future revision; it does not shorten a pause
 	advanced chan struct{} // holds a value when a view has reached what was asked for, or waits for more
 
 	// Of the goroutine.
-	reopened time.Time // when the present stream was given its time
-	stuck    time.Duration
+	reopened time.Time     // when the stream was last given up
+	stuck    time.Duration // how long the present one may leave requests unanswered
 }
 
-// chase makes a view soon reach a revision that the store has.
-func (c *Cache) chase(v *view, rev int64) {
+// advanceTo makes a view soon reach a revision that the store has.
+func (c *Cache) advanceTo(v *view, rev int64) {
 	v.mu.Lock()
 	s := v.snap.Load()
 	if s == nil || s.rev >= rev {
@@ -46,19 +46,19 @@ func (c *Cache) chase(v *view, rev int64) {
 	}
 	if s.rev >= v.target {
 		v.moved = time.Now()
-		c.chaser.notify() // it may be slow by then, for a revision that the store may not have
+		c.requester.notify() // its pauses may be long by then, because of a revision that the store may not have
 	}
 	v.target = max(v.target, rev)
 	v.mu.Unlock()
 }
 
-// chaseFuture makes a view soon reach a revision, if the store has it, until stop is called.
-func (c *Cache) chaseFuture(v *view, rev int64) (stop func()) {
+// advanceToFuture makes a view soon reach a revision, if the store has it, until stop is called.
+func (c *Cache) advanceToFuture(v *view, rev int64) (stop func()) {
 	v.mu.Lock()
 	v.future = max(v.future, rev)
 	v.waiters++
 	v.mu.Unlock()
-	pause.Signal(c.chaser.wake)
+	pause.Signal(c.requester.wake)
 	return func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -68,44 +68,44 @@ func (c *Cache) chaseFuture(v *view, rev int64) (stop func()) {
 	}
 }
 
-func (ch *chaser) notify() { pause.Signal(ch.advanced) }
+func (pr *progressRequester) notify() { pause.Signal(pr.advanced) }
 
-func (ch *chaser) run() {
-	for tries := 0; ch.c.ctx.Err() == nil; {
-		since, ok := ch.waiting()
+func (pr *progressRequester) run() {
+	for tries := 0; pr.c.ctx.Err() == nil; {
+		since, ok := pr.waiting()
 		if !ok {
 			tries = 0
 			select {
-			case <-ch.wake:
-			case <-ch.advanced:
-			case <-ch.c.ctx.Done():
+			case <-pr.wake:
+			case <-pr.advanced:
+			case <-pr.c.ctx.Done():
 			}
 			continue
 		}
-		if since.After(ch.reopened) {
-			ch.stuck = stuckAfter
+		if since.After(pr.reopened) {
+			pr.stuck = stuckAfter
 		}
-		if min(time.Since(since), time.Since(ch.reopened)) > ch.stuck {
-			ch.c.reopen()
-			ch.reopened, ch.stuck = time.Now(), min(2*ch.stuck, maxStuck)
+		if min(time.Since(since), time.Since(pr.reopened)) > pr.stuck {
+			pr.c.reopen()
+			pr.reopened, pr.stuck = time.Now(), min(2*pr.stuck, maxStuck)
 		}
-		ch.c.stats.progress.Add(1)
-		_ = ch.c.watcher.RequestProgress(ch.c.streamContext(ch.c.ctx)) // fails only once the cache or the client is closed
+		pr.c.stats.progress.Add(1)
+		_ = pr.c.watcher.RequestProgress(pr.c.streamContext(pr.c.ctx)) // fails only once the cache or the client is closed
 		tries++
 		select {
 		case <-time.After(pauseAfter(tries)):
-		case <-ch.advanced:
+		case <-pr.advanced:
 			tries = 0
-		case <-ch.c.ctx.Done():
+		case <-pr.c.ctx.Done():
 		}
 	}
 }
 
-// waiting returns since when the view that has waited longest has not moved, before it is asked for
-// all that wait. A stream is not stuck because the store does not reach a future revision.
-func (ch *chaser) waiting() (since time.Time, ok bool) {
+// waiting returns since when the view that has waited longest has not advanced. It records in each view
+// which revision the next request is for. A stream is not stuck because the store does not reach a future revision.
+func (pr *progressRequester) waiting() (since time.Time, ok bool) {
 	now := time.Now()
-	for _, v := range ch.c.views {
+	for _, v := range pr.c.views {
 		v.mu.Lock()
 		wanted := max(v.target, v.future)
 		if s := v.snap.Load(); s != nil && s.rev < wanted && v.proven.Load() {
@@ -155,7 +155,7 @@ func (c *Cache) probe() {
 		}
 		for _, v := range c.views {
 			if v.proven.Load() {
-				c.chase(v, r.header.GetRevision())
+				c.advanceTo(v, r.header.GetRevision())
 				continue
 			}
 			// The watch may have come from a server whose progress proves nothing to another one. Its
