@@ -26,18 +26,18 @@ const (
 	leftoverTimeout = 15 * time.Minute
 )
 
-// cleanup returns a context for undoing a call with context ctx, even if ctx has ended. It
+// cleanupContext returns a context for undoing a call with context ctx, even if ctx has ended. It
 // keeps the values of ctx, such as credentials. It lasts for cleanupTimeout, or the TTL if
 // shorter: after that the lease has expired, and its keys with it.
-func (s *Session) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Session) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), min(s.opts.ttlDuration(), cleanupTimeout))
 }
 
 // discard deletes the key created at rev, unless it is in spared. If rev is 0, discard
 // first reads the key that belongs to the session: an unconditional delete could be
 // executed late, and delete the key of a later lock. The read is a transaction that could
-// write, which the cluster executes after the request that puts the key, if it has that: a
-// plain read need not see it.
+// write, so the cluster executes it after the request that puts the key, if it has received
+// that; a plain read may be executed before.
 func (s *Session) discard(ctx context.Context, key string, rev int64, spared []int64) error {
 	if rev == 0 {
 		never := clientv3.Compare(clientv3.Version(key), "<", 0)
@@ -66,25 +66,26 @@ func (s *Session) reportLeftover(key string, err error) {
 		zap.String("key", key), zap.Int64("lease-id", int64(s.id)), zap.Error(err))
 }
 
+// cleanups are the cleanups of a session that run.
 type cleanups struct {
 	mu      sync.Mutex // no cleanup begins when ctx has ended
 	running sync.WaitGroup
 }
 
-func (sw *cleanups) begin(ctx context.Context, run func()) {
-	sw.mu.Lock()
-	defer sw.mu.Unlock()
+func (c *cleanups) begin(ctx context.Context, run func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if ctx.Err() == nil {
-		sw.running.Go(run)
+		c.running.Go(run)
 	}
 }
 
 // wait returns when all cleanups have ended. It needs the context of begin to have
 // ended.
-func (sw *cleanups) wait() {
-	sw.mu.Lock()
-	defer sw.mu.Unlock()
-	sw.running.Wait()
+func (c *cleanups) wait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running.Wait()
 }
 
 // cleanupKey makes the session delete a key whenever it exists without a holder in the session,

@@ -14,43 +14,43 @@ import (
 // closed.
 var errWatchClosed = errors.New("concurrency: the watch was closed")
 
-// campaign tries to get the key: enter puts it with a value, and wait returns when it is the first, what campaign
-// returns. A failure restores the state before, if the cluster is reachable.
+// campaign tries to make the waiter's key the first: enter puts it with the value, wait returns when it is the first,
+// and campaign returns the queue that wait returns. A failure restores the state before, if the cluster is reachable.
 //
 // The error is that of ctx if ctx has ended, and ErrSessionExpired if the session or the
 // waiter's key was lost.
 func (p *waiter) campaign(
 	ctx context.Context, value string,
-	enter func(context.Context, string) (view, error), wait func(context.Context, view) (view, error),
-) (won view, err error) {
+	enter func(context.Context, string) (queue, error), wait func(context.Context, queue) (queue, error),
+) (won queue, err error) {
 	s := p.session
 	if s.lost() {
-		return view{}, p.reason(ctx, ErrSessionExpired)
+		return queue{}, p.reason(ctx, ErrSessionExpired)
 	}
 	bound, release := s.bind(ctx)
 	defer release()
 	had := p.rev
 	if err := s.claims.enter(bound, p); err != nil {
-		return view{}, p.reason(ctx, err)
+		return queue{}, p.reason(ctx, err)
 	}
-	v, err := enter(bound, value)
+	q, err := enter(bound, value)
 	if p.uncertain {
 		s.cleanupKey(p.key)
 	}
 	if err != nil && had != 0 { // unknown outcome: the waiter keeps the key
 		p.rev = had
 		s.claims.hold(p, had)
-		return view{}, p.reason(ctx, err)
+		return queue{}, p.reason(ctx, err)
 	}
 	if err == nil {
-		won, err = wait(bound, v)
+		won, err = wait(bound, q)
 	}
 	if err == nil && (s.lost() || p.rev == 0) {
 		err = ErrSessionExpired
 	}
 	if err != nil {
 		p.withdraw(ctx)
-		return view{}, p.reason(ctx, err)
+		return queue{}, p.reason(ctx, err)
 	}
 	s.claims.hold(p, p.rev)
 	return won, nil
@@ -73,32 +73,32 @@ func (p *waiter) reason(ctx context.Context, err error) error {
 
 // await returns when one read, at one revision, shows that the waiter's key is the
 // first of the queue, or one of the first of a semaphore.
-func (p *waiter) await(ctx context.Context, v view) (view, error) {
-	if p.holders > 1 && v.ahead != nil {
+func (p *waiter) await(ctx context.Context, q queue) (queue, error) {
+	if p.holders > 1 && q.ahead != nil {
 		return p.awaitPlace(ctx)
 	}
-	for v.ahead != nil {
-		if err := p.change(ctx, v); err != nil {
-			return view{}, err
+	for q.ahead != nil {
+		if err := p.awaitDeletion(ctx, q); err != nil {
+			return queue{}, err
 		}
 		var err error
-		if v, err = p.readQueue(ctx); err != nil {
-			return view{}, err
+		if q, err = p.readQueue(ctx); err != nil {
+			return queue{}, err
 		}
 	}
-	return v, nil
+	return q, nil
 }
 
-// change returns nil when the waiter's key or the one ahead may have been deleted
-// since the view was read. The next read shows what happened.
-func (p *waiter) change(ctx context.Context, v view) error {
+// awaitDeletion returns nil when the waiter's key or the one ahead may have been deleted
+// since the queue was read. The next read shows what happened.
+func (p *waiter) awaitDeletion(ctx context.Context, q queue) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Other keys of the queue are not watched: each deletion would wake all
 	// waiters.
-	since := []clientv3.OpOption{clientv3.WithRev(v.header.Revision + 1), clientv3.WithFilterPut()}
+	since := []clientv3.OpOption{clientv3.WithRev(q.header.Revision + 1), clientv3.WithFilterPut()}
 	own := p.session.client.Watch(ctx, p.key, since...)
-	ahead := p.session.client.Watch(ctx, string(v.ahead.Key), since...)
+	ahead := p.session.client.Watch(ctx, string(q.ahead.Key), since...)
 	for {
 		var resp clientv3.WatchResponse
 		var open bool
@@ -113,7 +113,7 @@ func (p *waiter) change(ctx context.Context, v view) error {
 		case !open:
 			return errWatchClosed
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return compacted(ctx) // the watch cannot continue, a read can
+			return pauseAfterCompaction(ctx) // the watch cannot continue, a read can
 		case err != nil:
 			return err
 		case len(resp.Events) > 0:
@@ -139,7 +139,7 @@ func (p *waiter) withdraw(ctx context.Context) {
 		return
 	}
 	defer end()
-	ctx, cancel := s.cleanup(ctx)
+	ctx, cancel := s.cleanupContext(ctx)
 	defer cancel()
 	if err := s.discard(ctx, p.key, rev, spared); err != nil {
 		s.reportLeftover(p.key, err)

@@ -60,14 +60,14 @@ func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *
 // withdrawn, as with Lock. If the election was won before and the cluster does not
 // answer, it remains won.
 func (e *Election) Campaign(ctx context.Context, val string) error {
-	written, err := e.waiter.campaign(ctx, val, e.waiter.enqueue, func(ctx context.Context, v view) (written view, err error) {
-		written.header = v.header
-		if v.own != nil && string(v.own.Value) != val {
+	written, err := e.waiter.campaign(ctx, val, e.waiter.enqueue, func(ctx context.Context, q queue) (written queue, err error) {
+		written.header = q.header
+		if q.own != nil && string(q.own.Value) != val {
 			if written.header, err = e.waiter.replace(ctx, e.waiter.key, e.waiter.rev, val); err != nil {
-				return view{}, err
+				return queue{}, err
 			}
 		}
-		_, err = e.waiter.await(ctx, v)
+		_, err = e.waiter.await(ctx, q)
 		return written, err
 	})
 	switch {

@@ -82,14 +82,14 @@ func (f fake) keys(t *testing.T, prefix string) []string {
 // keyOf returns the key that the session has below a prefix.
 func keyOf(s *Session, prefix string) string { return fmt.Sprintf("%s/%x", prefix, int64(s.Lease())) }
 
-// requireWaiting checks that f waits.
+// requireWaiting checks that the call of a result has not returned.
 func requireWaiting(t *testing.T, result <-chan error) {
 	t.Helper()
 	synctest.Wait()
 	require.Empty(t, result)
 }
 
-// requireNow returns the result of f, which must already have returned.
+// requireNow returns the result of a call, which must have returned already.
 func requireNow(t *testing.T, result <-chan error) error {
 	t.Helper()
 	synctest.Wait()

@@ -32,7 +32,7 @@ var (
 )
 
 const (
-	// defaultFirstTimeout is that of KeyOptions.FirstTimeout: a cluster could renew leases and time
+	// defaultFirstTimeout is the default of KeyOptions.FirstTimeout: a cluster could renew leases and time
 	// out writes for ever. If the cluster does not answer at all, the client gives up, too, with the reason.
 	defaultFirstTimeout = 30 * time.Second
 

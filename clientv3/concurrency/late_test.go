@@ -85,8 +85,9 @@ func TestLateUnlockDoesNotDeleteTheNextLock(t *testing.T) {
 	}
 }
 
-// A Lock gives up and leaves the key to another mutex of the session, which does not notice.
-func TestLockThatGivesUpIsNotForgottenByAnother(t *testing.T) {
+// A Lock gives up while a TryLock of its session is under way, and leaves the key to it. The TryLock is refused without
+// seeing the key, which is then deleted.
+func TestKeyLeftToARefusedTryLockIsDeleted(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		holder := lock(t, f.session(t), "lock")
 		s := f.session(t)

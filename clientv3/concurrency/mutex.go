@@ -52,11 +52,11 @@ func NewMutex(s *Session, pfx string) *Mutex {
 // returns [ErrLocked]. It sends one request, which writes nothing if the lock is
 // taken. Other errors are those of Lock.
 func (m *Mutex) TryLock(ctx context.Context) error {
-	return m.acquire(ctx, m.waiter.takeFree, func(_ context.Context, v view) (view, error) {
-		if v.ahead != nil {
-			return view{}, ErrLocked
+	return m.acquire(ctx, m.waiter.takeFree, func(_ context.Context, q queue) (queue, error) {
+		if q.ahead != nil {
+			return queue{}, ErrLocked
 		}
-		return v, nil
+		return q, nil
 	})
 }
 
@@ -78,7 +78,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 
 func (m *Mutex) acquire(
 	ctx context.Context,
-	enter func(context.Context, string) (view, error), wait func(context.Context, view) (view, error),
+	enter func(context.Context, string) (queue, error), wait func(context.Context, queue) (queue, error),
 ) error {
 	won, err := m.waiter.campaign(ctx, "", enter, wait)
 	switch {

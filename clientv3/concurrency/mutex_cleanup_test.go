@@ -155,7 +155,7 @@ func TestCleanupEnds(t *testing.T) {
 	})
 }
 
-// So does a Lock during an Unlock of its session.
+// A Lock waits for the end of an Unlock of its session.
 func TestLockWaitsForAnUnlockOfItsSession(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		s := f.session(t)

@@ -27,7 +27,7 @@ var waiters = map[string]struct {
 	"Acquire": {2, func(ctx context.Context, s *Session) error { return NewSemaphore(s, "lock", 2).Acquire(ctx, "") }},
 }
 
-// waiting is one of them.
+// waiting is a call that waits.
 type waiting struct {
 	session *Session
 	end     context.CancelFunc // of the session's context
@@ -172,7 +172,7 @@ func TestWaitingSurvivesACompaction(t *testing.T) {
 	}
 }
 
-// cancelWatches answers every watch with a cancellation, as a proxy does without a header if there is no reason.
+// cancelWatches cancels every watch when it is created. Without a reason the response has no header, like that of a proxy.
 func cancelWatches(f fake, reason string) *fakeetcd.Hook {
 	return f.On("Watch", func(call *fakeetcd.Call) {
 		call.OnSend(func(resp proto.Message) bool {

@@ -16,10 +16,10 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// observeAgain is about the pause of an observer after a compaction, and after an attempt that has lasted as long.
+// observeAgain is about how long an observer pauses after a compaction, and after an attempt that lasted at least that long.
 const observeAgain = time.Second
 
-// observePauses are those after errors in a row, with full jitter. Before most errors the client has retried for 15 s.
+// observePauses are the pauses after consecutive errors, with full jitter. Before most errors the client has retried for 15 s.
 var observePauses = retry.Policy{InitialBackoff: 2 * observeAgain, MaxBackoff: 10 * observeAgain}
 
 // Observe returns a channel that delivers the leader, as [Election.Leader] returns it,
@@ -83,7 +83,7 @@ func (o *observer) follow(ctx context.Context) error {
 	if err != nil || resp == nil {
 		return err
 	}
-	// It is made before a slow reader takes the leader: later, it would not notice that the cluster was restored meanwhile.
+	// The watch begins before a slow reader takes the leader: one that begins later does not notice that the cluster was restored meanwhile.
 	changes := o.client.Watch(ctx, string(resp.Kvs[0].Key), clientv3.WithRev(resp.Header.Revision+1))
 	if !o.deliver(ctx, resp) {
 		return nil
@@ -112,7 +112,7 @@ func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHead
 	for resp := range watch {
 		err := resp.Err()
 		if errors.Is(err, rpctypes.ErrCompacted) {
-			return compacted(ctx)
+			return pauseAfterCompaction(ctx)
 		}
 		if err != nil {
 			return err
@@ -129,9 +129,9 @@ func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHead
 	return errWatchClosed
 }
 
-// compacted returns when it is time to read again after a compaction has ended a watch: many may end at once, and so may the
+// pauseAfterCompaction returns when it is time to read again after a compaction has ended a watch: many may end at once, and so may the
 // next ones.
-func compacted(ctx context.Context) error { return pause.About(ctx, observeAgain) }
+func pauseAfterCompaction(ctx context.Context) error { return pause.About(ctx, observeAgain) }
 
 // response returns the response of a read at the revision of kv.
 func response(header *pb.ResponseHeader, kv *mvccpb.KeyValue) *clientv3.GetResponse {

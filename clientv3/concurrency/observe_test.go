@@ -136,7 +136,8 @@ func TestObserveSurvivesACompaction(t *testing.T) {
 	})
 }
 
-// The server cancels each watch for a different reason. The observer reads again after a pause.
+// The server cancels each watch, for a reason that the client does not know or for none. The observer reads again after a
+// pause.
 func TestObserveSurvivesCancelledWatches(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		e := NewElection(f.session(t, WithTTL(100000)), "office")

@@ -51,28 +51,28 @@ func (m *Semaphore) Rev() int64 { return m.election.Rev() }
 
 // awaitPlace returns when one read, at one revision, shows that fewer keys than there are
 // places are ahead of the waiter's.
-func (p *waiter) awaitPlace(ctx context.Context) (view, error) {
+func (p *waiter) awaitPlace(ctx context.Context) (queue, error) {
 	for {
 		resp, err := p.readAhead(ctx, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		if err != nil {
-			return view{}, err
+			return queue{}, err
 		}
 		ahead := make(map[string]bool)
 		for _, kv := range optxn.At(resp, 0).GetResponseRange().GetKvs() {
 			ahead[string(kv.Key)] = true
 		}
 		if len(ahead) < p.holders {
-			return view{header: resp.Header}, nil
+			return queue{header: resp.Header}, nil
 		}
-		if err := p.placeFree(ctx, ahead, resp.Header.Revision); err != nil {
-			return view{}, err
+		if err := p.awaitFreePlace(ctx, ahead, resp.Header.Revision); err != nil {
+			return queue{}, err
 		}
 	}
 }
 
-// placeFree returns nil when so many of the keys ahead may have been deleted since rev that a
+// awaitFreePlace returns nil when so many of the keys ahead may have been deleted since rev that a
 // place is free, or the waiter's own key. The next read shows what happened.
-func (p *waiter) placeFree(ctx context.Context, ahead map[string]bool, rev int64) error {
+func (p *waiter) awaitFreePlace(ctx context.Context, ahead map[string]bool, rev int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	deletions := p.session.client.Watch(ctx, p.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1), clientv3.WithFilterPut())

@@ -166,11 +166,11 @@ func (s *Session) revoke() error {
 	return err
 }
 
-// lost reports whether the session has ended and its lease with it, or is probably not renewed
-// elsewhere. The lease of an orphaned session may have another keeper: etcd's lock service
-// orphans its sessions at once. That of a session whose context has ended has the rest of its
-// TTL, as programs expect that give NewSession a context for the call only; with the cause
-// ErrSessionClosed it is being revoked.
+// lost reports whether the session has ended, and its lease with it. Two ends leave the lease
+// alive: after Orphan another process may renew it (etcd's lock service orphans its sessions at
+// once), and after the end of the session's context it lives for the rest of its TTL: programs
+// rely on that if they give NewSession a context for the call only. With the cause
+// ErrSessionClosed the lease is being revoked.
 func (s *Session) lost() bool {
 	cause := context.Cause(s.ctx)
 	ended := cause != nil && !errors.Is(cause, ErrSessionOrphaned)

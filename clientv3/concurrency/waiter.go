@@ -31,8 +31,8 @@ func newWaiter(s *Session, prefix string) waiter {
 	return waiter{session: s, prefix: prefix, key: fmt.Sprintf("%s%x", prefix, s.Lease())}
 }
 
-// view is the queue as one transaction returned it.
-type view struct {
+// queue is the queue of a prefix as one transaction returned it.
+type queue struct {
 	header *pb.ResponseHeader
 	// own is the waiter's key if it existed before, else nil.
 	own *mvccpb.KeyValue
@@ -48,12 +48,12 @@ func lastAhead() []clientv3.OpOption {
 
 // enqueue puts the waiter's key at the end of the queue, unless it is already in
 // the queue.
-func (p *waiter) enqueue(ctx context.Context, value string) (view, error) {
+func (p *waiter) enqueue(ctx context.Context, value string) (queue, error) {
 	return p.put(ctx, clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0), value)
 }
 
 // takeFree puts the waiter's key if the queue has no other key.
-func (p *waiter) takeFree(ctx context.Context, value string) (view, error) {
+func (p *waiter) takeFree(ctx context.Context, value string) (queue, error) {
 	free := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
 	return p.put(ctx, free, value)
 }
@@ -61,20 +61,20 @@ func (p *waiter) takeFree(ctx context.Context, value string) (view, error) {
 // put writes the waiter's key if cond holds, which requires that the key does not exist,
 // and reads the queue. A key that a late request may still delete is not adopted: put
 // deletes it first.
-func (p *waiter) put(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
+func (p *waiter) put(ctx context.Context, cond clientv3.Cmp, value string) (queue, error) {
 	p.rev, p.uncertain = 0, false
 	for {
-		v, err := p.putOnce(ctx, cond, value)
-		if err != nil || v.own == nil || !p.session.claims.deleteScheduled(p.key, p.rev) {
-			return v, err
+		q, err := p.putOnce(ctx, cond, value)
+		if err != nil || q.own == nil || !p.session.claims.deleteScheduled(p.key, p.rev) {
+			return q, err
 		}
 		if _, err := p.session.remove(ctx, p.key, p.rev); err != nil {
-			return view{}, err
+			return queue{}, err
 		}
 	}
 }
 
-func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (view, error) {
+func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (queue, error) {
 	first := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
 	resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
 		return p.session.client.Txn(ctx).If(cond).
@@ -83,31 +83,31 @@ func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (
 	})
 	p.uncertain = p.uncertain || unsure != nil
 	if err != nil {
-		return view{}, err
+		return queue{}, err
 	}
-	v := view{header: resp.Header, ahead: optxn.Key(resp, 0)}
+	q := queue{header: resp.Header, ahead: optxn.Key(resp, 0)}
 	if resp.Succeeded {
 		p.rev = resp.Header.Revision
-		return v, nil
+		return q, nil
 	}
-	if v.own = optxn.Key(resp, 1); v.own == nil {
-		return v, nil
+	if q.own = optxn.Key(resp, 1); q.own == nil {
+		return q, nil
 	}
-	p.rev = v.own.CreateRevision
-	if v.ahead.GetCreateRevision() == p.rev {
-		v.ahead = nil
+	p.rev = q.own.CreateRevision
+	if q.ahead.GetCreateRevision() == p.rev {
+		q.ahead = nil
 	}
-	return v, nil
+	return q, nil
 }
 
 // readQueue reads the waiter's key and the one before it, at one revision. The
 // error is ErrSessionExpired if the waiter's key is gone.
-func (p *waiter) readQueue(ctx context.Context) (view, error) {
+func (p *waiter) readQueue(ctx context.Context) (queue, error) {
 	resp, err := p.readAhead(ctx, lastAhead()...)
 	if err != nil {
-		return view{}, err
+		return queue{}, err
 	}
-	return view{header: resp.Header, ahead: optxn.Key(resp, 0), own: optxn.Key(resp, 1)}, nil
+	return queue{header: resp.Header, ahead: optxn.Key(resp, 0), own: optxn.Key(resp, 1)}, nil
 }
 
 // readAhead reads those keys ahead of the waiter's that the options ask for, and then the
