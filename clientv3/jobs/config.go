@@ -26,8 +26,8 @@ type Config struct {
 	MaxAttempts int
 	// MinBackoff and MaxBackoff bound the time before a job is handled again: between half and all
 	// of MinBackoff after the first attempt, and twice as long after each further one, up to
-	// MaxBackoff. After the loss of a process it begins in each other one when that learns it. The defaults are 1 s
-	// and 5 min. The processes that work decide: give them the same configuration.
+	// MaxBackoff. After the loss of a process, each other one counts it from when it learns of the loss. The defaults are
+	// 1 s and 5 min. The processes that work decide: give them the same configuration.
 	MinBackoff, MaxBackoff time.Duration
 
 	// TTL is how long the claims of a process that died stay, and Margin how long before that the

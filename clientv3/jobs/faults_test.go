@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -100,6 +101,29 @@ func TestAckRefusedAfterALostAnswer(t *testing.T) {
 		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "%v", err)
 		require.NotNil(t, r.Get("sent"))
 		job.answer <- err
+	})
+}
+
+// The answer of an acknowledgement arrives after its handler has returned an error, and the job is gone.
+func TestAckThatOutlastsItsHandler(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		p.enqueue(t, "letter")
+		w := p.work(t, 1, nil)
+		job := w.next(t)
+		release := make(chan struct{})
+		r.Once("Txn", func(call *fakeetcd.Call) {
+			resp, err := call.Execute()
+			<-release
+			call.Answer(resp, err)
+		})
+		acked := clienttest.Go(func() error { return job.Ack(t.Context()) })
+		synctest.Wait()
+		job.answer <- errFailed
+		time.Sleep(time.Second)
+		close(release)
+		require.NoError(t, <-acked)
+		require.Zero(t, p.settled(t))
 	})
 }
 

@@ -115,8 +115,8 @@ func (j *Job) release(ctx context.Context) error {
 
 // commit executes operations, one of which deletes the claim, if the claim is held: so they are not
 // executed twice, and may be sent again. It tries until that is done, ctx ends, or the claim may be
-// lost. leaves says that they delete the job's state, which tells whether they were executed.
-func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error {
+// lost. deletesState says that they delete the job's state, which tells whether they were executed.
+func (j *Job) commit(ctx context.Context, deletesState bool, ops ...clientv3.Op) error {
 	j.ending.Store(true)
 	defer j.ending.Store(false)
 	state := clientv3.OpGet(j.w.q.keys.states+j.ID, clientv3.WithKeysOnly())
@@ -141,7 +141,7 @@ func (j *Job) commit(ctx context.Context, leaves bool, ops ...clientv3.Op) error
 			delay.Wait(ctx, 0) // the next try sees that it has ended
 			continue
 		case resp.Succeeded:
-		case unsure == nil || leaves && j.has(optxn.Key(resp, 0)):
+		case unsure == nil || deletesState && j.has(optxn.Key(resp, 0)):
 			j.end(leaderelection.ErrKeyDeleted)
 			return j.Err()
 		case j.Err() != nil:

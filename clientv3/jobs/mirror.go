@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// turn is how long the first worker has to claim a job before the second may, and so on: longer
-	// than a claim takes, so that the others see it and send none.
-	turn = 20 * time.Millisecond
+	// claimDelay is how long the first worker has to claim a job before the second may, and so on:
+	// longer than a claim takes, so that the others see it and send none.
+	claimDelay = 20 * time.Millisecond
 	// lookAhead is how many jobs, for each free worker, are compared to find one whose first worker this is.
 	lookAhead = 8
 	// wakeAtLeast bounds how long a place waits without looking again.
@@ -40,8 +40,8 @@ type entry struct {
 	// held until when it leaves the job alone.
 	ready, since, held time.Time
 	queued             bool // it is in mirror.queue
-	// taken is set while a place has it, or it is returned. settled is the revision of the last claim that this process
-	// has ended: that claim and what it wrote have been overtaken.
+	// taken is set while a place has it, or its claim is being returned. settled is the revision of the
+	// last claim that this process has ended: that claim and what it wrote have been overtaken.
 	taken   bool
 	settled int64
 	job     *Job  // while it is handled
@@ -53,7 +53,7 @@ type mirror struct {
 	own    int64 // the lease of this process
 	config Config
 	wake   chan struct{} // the queue has changed
-	late   func(entry)   // is called for a job that this process has claimed, and no place has; it begins what ends with drop
+	late   func(entry)   // is called for a job that this process has claimed and no place has; it causes a call of drop
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -99,18 +99,18 @@ func (m *mirror) apply(ch store.Change[[]byte]) error {
 		}
 		e := m.entryLocked(name)
 		e.state, e.rev, e.created = state, ch.ModRevision, ch.CreateRevision
-		m.placeLocked(e)
+		m.reconcileLocked(e)
 		return nil
 	case claims:
 		e := m.entryLocked(name)
 		m.claimedLocked(e, ch)
-		m.placeLocked(e)
+		m.reconcileLocked(e)
 		return nil
 	}
 	return errors.New("jobs: the key belongs to no queue")
 }
 
-// entryLocked returns the entry of a job, which is not in the queue.
+// entryLocked returns the entry of a job, and takes it out of the queue.
 func (m *mirror) entryLocked(id string) *entry {
 	e := m.entries[id]
 	if e == nil {
@@ -139,7 +139,7 @@ func (m *mirror) listedLocked() {
 		if e.settled != 0 {
 			e.settled = 0
 			m.unqueueLocked(e)
-			m.placeLocked(e)
+			m.reconcileLocked(e)
 		}
 	}
 }
@@ -161,9 +161,9 @@ func (m *mirror) countLocked(lease int64, by int) {
 	}
 }
 
-// placeLocked puts an entry into the queue if it may be claimed, lets one be returned if this process has a claim that
+// reconcileLocked puts an entry into the queue if it may be claimed, lets one be returned if this process has a claim that
 // it does not use, and forgets one of a job that is gone.
-func (m *mirror) placeLocked(e *entry) {
+func (m *mirror) reconcileLocked(e *entry) {
 	switch {
 	case e.taken:
 		return
@@ -227,7 +227,7 @@ func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
 			return false
 		}
 		rank := e.rank(m.own, others)
-		if d := e.since.Add(time.Duration(rank) * turn).Sub(now); d > 0 {
+		if d := e.since.Add(time.Duration(rank) * claimDelay).Sub(now); d > 0 {
 			wait = min(wait, d)
 		} else if rank < bestRank {
 			best, bestRank = e, rank
@@ -274,8 +274,8 @@ func (m *mirror) freeLocked() (others []int64) {
 	return others
 }
 
-// rank returns how many of the others claim the job before the worker of a lease: all have the same
-// order, and each job another one.
+// rank returns how many of the others claim the job before the worker of a lease. All workers compute
+// the same order, which differs from job to job.
 func (e *entry) rank(own int64, others []int64) (rank int) {
 	weight := mix(e.hash ^ uint64(own))
 	for _, lease := range others {
@@ -311,7 +311,9 @@ func (m *mirror) running(j *Job) {
 func (m *mirror) settled(j *Job) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entries[j.ID].settled = j.rev
+	if e := m.entries[j.ID]; e != nil { // nil if Ack outlasts the handler, and the job is gone
+		e.settled = j.rev
+	}
 }
 
 // overtaken records that the state of a job has another revision than the entry. The job is left alone until that is seen.
@@ -329,5 +331,5 @@ func (m *mirror) drop(id string) {
 	defer m.mu.Unlock()
 	e := m.entries[id]
 	e.taken, e.job, e.held = false, nil, time.Now().Add(tryAgain)
-	m.placeLocked(e)
+	m.reconcileLocked(e)
 }

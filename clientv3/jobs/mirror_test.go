@@ -25,7 +25,7 @@ func TestQueueIsOrderedByOneClock(t *testing.T) {
 	require.NoError(t, m.apply(put("lost", 1, record{Attempts: 1})))
 	require.NoError(t, m.apply(put("waits", 2, record{NotBefore: time.Now().Add(time.Minute).UnixMilli()})))
 	require.NoError(t, m.apply(put("held", 3, record{})))
-	_, _ = m.next(time.Now().Add(turn)) // takes it
+	_, _ = m.next(time.Now().Add(claimDelay)) // takes it
 	m.drop("held")
 	require.Equal(t, 3, m.queue.Len())
 	m.queue.Ascend(func(e *entry) bool {

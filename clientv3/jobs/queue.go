@@ -84,7 +84,7 @@ func (q *Queue) Enqueue(ctx context.Context, payload string, opts ...EnqueueOpti
 	return e.id, err
 }
 
-// State is what a job waits for.
+// State is the state of a job.
 type State int
 
 // The states of a job.
@@ -107,8 +107,8 @@ type Status struct {
 	ID      string
 	Payload string
 	State   State
-	// Attempts is how often it was handled, the present attempt included, and those that a
-	// polite end of a worker interrupted left out.
+	// Attempts is how often it was handled, with the present attempt, and without those that the
+	// end of a Work interrupted.
 	Attempts int
 	// NotBefore is when it may be handled; zero if that is not bounded or it is running, and after the loss of a worker.
 	NotBefore time.Time

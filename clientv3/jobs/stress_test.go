@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// holding times of a job, as its holders saw them.
+// period is a time in which a handler had a job.
 type period struct {
 	process     int
 	attempt     int

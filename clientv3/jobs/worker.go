@@ -98,7 +98,7 @@ func (w *worker) serve() error {
 	}()
 	synced := make(chan struct{})
 	w.background.Go(func() { stop(w.follow(sync.OnceFunc(func() { close(synced) }))) })
-	select { // without the other workers it would be the first one for each job
+	select { // until it knows the other workers, this one is the first for each job
 	case <-synced:
 	case <-w.ctx.Done():
 		return context.Cause(w.ctx)
@@ -201,8 +201,8 @@ func (w *worker) failed(what string, e *entry, err error) bool {
 	return err != nil
 }
 
-// returnLate returns a job whose claim no place has, unless the handlers have returned before: that of a request that was given up and
-// was executed nevertheless, or one that could neither be acknowledged nor given back.
+// returnLate returns a job whose claim no place has, unless all handlers have returned: the request of the claim was given up and
+// executed nevertheless, or the job could neither be acknowledged nor given back.
 func (w *worker) returnLate(e entry) {
 	if w.lasting.Err() != nil {
 		return
@@ -241,7 +241,7 @@ func (w *worker) run(j *Job) {
 	err := cmp.Or(w.ctx.Err(), j.Err())
 	defer func() { w.finish(j, err) }()
 	if err == nil {
-		err = errNotReturned
+		err = errNotReturned // if the handler panics or calls Goexit
 		err = w.handle(j.ctx, j)
 	}
 }
