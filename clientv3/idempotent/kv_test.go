@@ -41,18 +41,18 @@ func inBubble(t *testing.T, cfg Config, test func(t *testing.T, cluster *fakeetc
 
 // What can happen to a request.
 var (
-	answerLost    = clienttest.LoseAnswer
-	requestLost   = func(c *fakeetcd.Call) { c.BreakConn() }
-	errorAfterAll = func(c *fakeetcd.Call) {
+	answerLost        = clienttest.LoseAnswer
+	requestLost       = func(c *fakeetcd.Call) { c.BreakConn() }
+	executedWithError = func(c *fakeetcd.Call) {
 		_, _ = c.Execute()
 		c.Answer(nil, rpctypes.ErrGRPCTimeout)
 	}
-	noSpaceAfterAll = func(c *fakeetcd.Call) {
+	executedWithNoSpace = func(c *fakeetcd.Call) {
 		if _, err := c.Execute(); err == nil {
 			c.Answer(nil, rpctypes.ErrGRPCNoSpace)
 		}
 	}
-	withTooManyAnswers = func(c *fakeetcd.Call) {
+	answeredTwice = func(c *fakeetcd.Call) {
 		resp, _ := c.Execute()
 		_ = c.AnswerTwice(resp)
 	}
@@ -61,8 +61,8 @@ var (
 // TestResponsesAreThoseOfPlainCalls has the answer as it comes, and after faults.
 func TestResponsesAreThoseOfPlainCalls(t *testing.T) {
 	for name, fault := range map[string]func(*fakeetcd.Call){
-		"none": func(*fakeetcd.Call) {}, "answer lost": answerLost, "request lost": requestLost, "error": errorAfterAll,
-		"no space": noSpaceAfterAll, "answered twice": withTooManyAnswers,
+		"none": func(*fakeetcd.Call) {}, "answer lost": answerLost, "request lost": requestLost, "error": executedWithError,
+		"no space": executedWithNoSpace, "answered twice": answeredTwice,
 	} {
 		t.Run(name, func(t *testing.T) {
 			clienttest.RequirePlainResponses(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) (clientv3.KV, func()) {
@@ -220,7 +220,7 @@ func TestLeaseExpired(t *testing.T) {
 	}
 }
 
-// TestPanic executes an operation that no builder made.
+// TestPanic executes a transaction with an operation of no kind, which panics.
 func TestPanic(t *testing.T) {
 	inBubble(t, Config{Lanes: 1}, func(t *testing.T, _ *fakeetcd.Cluster, kv *KV) {
 		require.Panics(t, func() {
@@ -320,14 +320,14 @@ func TestRefused(t *testing.T) {
 		executed bool
 		want     error
 	}{
-		"at once":                          {[]func(*fakeetcd.Call){refused}, false, rpctypes.ErrPermissionDenied},
-		"after a lost request":             {[]func(*fakeetcd.Call){requestLost, refused}, false, rpctypes.ErrPermissionDenied},
-		"after a lost answer":              {[]func(*fakeetcd.Call){answerLost, refused}, true, nil},
-		"and the withdrawal is lost":       {[]func(*fakeetcd.Call){requestLost, refused, requestLost}, false, rpctypes.ErrPermissionDenied},
-		"and that of the withdrawal":       {[]func(*fakeetcd.Call){requestLost, refused, answerLost}, false, rpctypes.ErrPermissionDenied},
-		"no space":                         {[]func(*fakeetcd.Call){noSpace}, false, rpctypes.ErrNoSpace},
-		"no space for the withdrawal":      {[]func(*fakeetcd.Call){requestLost, refused, noSpace}, false, rpctypes.ErrPermissionDenied},
-		"executed, then there is no space": {[]func(*fakeetcd.Call){answerLost, noSpace}, true, nil},
+		"at once":                           {[]func(*fakeetcd.Call){refused}, false, rpctypes.ErrPermissionDenied},
+		"after a lost request":              {[]func(*fakeetcd.Call){requestLost, refused}, false, rpctypes.ErrPermissionDenied},
+		"after a lost answer":               {[]func(*fakeetcd.Call){answerLost, refused}, true, nil},
+		"and a lost withdrawal":             {[]func(*fakeetcd.Call){requestLost, refused, requestLost}, false, rpctypes.ErrPermissionDenied},
+		"and a lost answer to a withdrawal": {[]func(*fakeetcd.Call){requestLost, refused, answerLost}, false, rpctypes.ErrPermissionDenied},
+		"no space":                          {[]func(*fakeetcd.Call){noSpace}, false, rpctypes.ErrNoSpace},
+		"no space for the withdrawal":       {[]func(*fakeetcd.Call){requestLost, refused, noSpace}, false, rpctypes.ErrPermissionDenied},
+		"executed, then there is no space":  {[]func(*fakeetcd.Call){answerLost, noSpace}, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{Lanes: 1}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
@@ -358,7 +358,7 @@ func TestClusterChanged(t *testing.T) {
 		"restored, and has passed the revision": func(r *pb.TxnResponse) {
 			r.Succeeded = false
 			r.Responses = []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{
-				Kvs: mustKvs(newRecord(1, true), 2, 2),
+				Kvs: []*mvccpb.KeyValue{{Value: []byte(newRecord(1, true)), CreateRevision: 2, ModRevision: 2}},
 			}}}}
 		},
 	} {
@@ -503,7 +503,7 @@ func TestManyWritersUnderFaults(t *testing.T) {
 			case 3:
 				requestLost(c)
 			case 5:
-				errorAfterAll(c)
+				executedWithError(c)
 			}
 		})
 		clienttest.Must(kv.Put(t.Context(), "counter", "0"))
@@ -537,10 +537,6 @@ func TestManyWritersUnderFaults(t *testing.T) {
 			require.EqualValues(t, 1, k.Version, strings.TrimPrefix(string(k.Key), "done/"))
 		}
 	})
-}
-
-func mustKvs(value string, created, mod int64) []*mvccpb.KeyValue {
-	return []*mvccpb.KeyValue{{Value: []byte(value), CreateRevision: created, ModRevision: mod}}
 }
 
 func TestMetrics(t *testing.T) {

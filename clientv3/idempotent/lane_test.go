@@ -79,7 +79,7 @@ type modelWrite struct {
 	never    bool // its writer knows that it is not and will not be executed
 }
 
-func newWorld(b bounds) setting {
+func newSetting(b bounds) setting {
 	w := setting{bounds: b, revision: 1, lease: true}
 	w.writers[0] = writer{ready: true, waits: -1}
 	w.writers[1] = writer{waits: -1, next: 1}
@@ -396,7 +396,7 @@ func explore(b bounds) (states int, bad string) {
 			path = path[:len(path)-1]
 		})
 	}
-	first := newWorld(b)
+	first := newSetting(b)
 	visit(&first)
 	return len(seen), ""
 }

@@ -111,7 +111,7 @@ func (p *pool) open(ctx context.Context) error {
 		}
 		p.end(was)
 	}
-	lease, err := p.client.Grant(ctx, p.cfg.TTL)
+	lease, err := p.client.Grant(ctx, p.cfg.TTL) // ctx bounds the grant, but not the session
 	if err != nil {
 		return err
 	}
