@@ -102,7 +102,7 @@ type call struct {
 	id    id
 	op    clientv3.Op
 	bytes int
-	done  chan struct{} // closed when end is set
+	done  chan struct{} // closed when ending is set
 	until time.Time     // a write's deadline, zero for none
 
 	// Guarded by dispatcher.mu.
@@ -110,19 +110,19 @@ type call struct {
 	batch   *batch // nil while it waits
 
 	// Written before done is closed.
-	end    end
+	ending ending
 	resp   clientv3.OpResponse
 	err    error
 	shared bool // several callers have resp
 }
 
-// end says what a caller does when its call is done.
-type end uint8
+// ending says what a caller does when its call is done.
+type ending uint8
 
 const (
-	answered end = iota + 1 // return resp and err
-	alone                   // send the operation alone: it was not executed
-	ownTurn                 // like alone; it already counts as in flight
+	answered ending = iota + 1 // return resp and err
+	alone                      // send the operation alone: it was not executed
+	ownTurn                    // like alone; it already counts as in flight
 )
 
 func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
@@ -135,8 +135,8 @@ func newDispatcher(kv clientv3.KV, cfg Config, kind kind) *dispatcher {
 	return d
 }
 
-func (kind kind) idOf(op clientv3.Op) id {
-	if kind == grouped {
+func (k kind) idOf(op clientv3.Op) id {
+	if k == grouped {
 		return id{key: string(op.KeyBytes())}
 	}
 	return id{string(op.KeyBytes()), string(op.RangeBytes()), op.Limit(), op.IsKeysOnly(), op.IsCountOnly()}
@@ -272,7 +272,7 @@ func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, e
 	case <-ctx.Done():
 		return clientv3.OpResponse{}, d.leave(ctx, c)
 	}
-	switch c.end {
+	switch c.ending {
 	case ownTurn:
 		if ctx.Err() != nil {
 			return clientv3.OpResponse{}, d.leave(ctx, c)
@@ -294,7 +294,7 @@ func (d *dispatcher) leave(ctx context.Context, c *call) error {
 	defer d.mu.Unlock()
 	c.callers--
 	switch {
-	case c.end == ownTurn:
+	case c.ending == ownTurn:
 		d.endedLocked(1, d.usual)
 	case c.batch != nil:
 		c.batch.callers--
@@ -352,7 +352,7 @@ func (d *dispatcher) startLocked(b *batch) {
 	d.inFlight += b.callers
 	d.counted.sent(b.callers)
 	if b.callers == 1 {
-		b.calls[0].end = ownTurn
+		b.calls[0].ending = ownTurn
 		close(b.calls[0].done)
 		return
 	}

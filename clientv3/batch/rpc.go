@@ -76,9 +76,9 @@ func (d *dispatcher) run(b *batch, callers int) {
 		d.divideLocked(b)
 	case d.kind == joined && err != nil:
 		d.counted.refused++
-		b.end(alone, nil, nil)
+		b.finish(alone, nil, nil)
 	default:
-		b.end(answered, responses, err)
+		b.finish(answered, responses, err)
 	}
 	d.mu.Unlock()
 
@@ -90,10 +90,10 @@ func (d *dispatcher) run(b *batch, callers int) {
 	d.endedLocked(callers, took)
 }
 
-// end ends the calls of a batch.
-func (b *batch) end(end end, responses []clientv3.OpResponse, err error) {
+// finish ends the calls of a batch.
+func (b *batch) finish(e ending, responses []clientv3.OpResponse, err error) {
 	for i, c := range b.calls {
-		c.end, c.err = end, err
+		c.ending, c.err = e, err
 		if responses != nil {
 			c.resp, c.shared = responses[i], c.callers > 1
 		}

@@ -28,7 +28,7 @@ type stub struct {
 	keys     map[string]*mvccpb.KeyValue
 }
 
-// rpc is one that was sent.
+// rpc is an RPC that was sent.
 type rpc struct {
 	stub  *stub
 	ctx   context.Context
@@ -62,7 +62,7 @@ func (s *stub) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, err
 	}
 }
 
-// next returns the next RPC that is sent, or was.
+// next returns the oldest RPC that was sent and that the test has not seen.
 func (s *stub) next(t *testing.T) *rpc {
 	t.Helper()
 	synctest.Wait()
