@@ -67,6 +67,7 @@ func (s *Store[T]) execute(ctx context.Context, g guarded) (result, error) {
 	return result{}, nil
 }
 
+// unknown returns the error of a write whose outcome is unknown.
 func unknown(err, unsure error) error {
 	if errors.Is(err, unsure) {
 		err = nil // it is of the same copy

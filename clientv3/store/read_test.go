@@ -118,7 +118,7 @@ func TestAll(t *testing.T) {
 	})
 }
 
-func TestAllOfWhatCannotBe(t *testing.T) {
+func TestAllYieldsOneErrorWhenItFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
 		clienttest.Put(t, cluster, "configs/a", `{}`)
 		require.NoError(t, cluster.Compact(clienttest.Put(t, cluster, "configs/a", `{}`)))

@@ -75,7 +75,7 @@ func (f follower) synced() {
 	assert.Equal(f.t, Change[Config]{Type: Synced}, f.change())
 }
 
-// failed takes an error, and reports whether it is the last.
+// failed takes an error, and the change that comes with it.
 func (f follower) failed() (c Change[Config], err error) {
 	f.t.Helper()
 	c, err, ok := f.next()

@@ -94,10 +94,10 @@ func TestWatchOfARange(t *testing.T) {
 	})
 }
 
-// lastWords has watches that end with an error, beside which there is an event.
-type lastWords struct{ clientv3.Watcher }
+// errorWithEvent is a Watcher whose watches end with a response that has an error and an event.
+type errorWithEvent struct{ clientv3.Watcher }
 
-func (lastWords) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+func (errorWithEvent) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
 	resp := clientv3.WatchEnd(rpctypes.ErrPermissionDenied)
 	resp.Events = []*clientv3.Event{{Kv: &mvccpb.KeyValue{Key: []byte("configs/last"), Value: []byte(`{"Replicas":1}`), ModRevision: 9}}}
 	ch := make(chan clientv3.WatchResponse, 1)
@@ -122,7 +122,7 @@ func TestWatchEnds(t *testing.T) {
 		require.ErrorContains(t, err, `store: watch "configs/" (json)`)
 		f.ended()
 
-		f = follow(t.Context(), t, New(client.KV, "configs/", asJSON, WithWatcher(lastWords{})))
+		f = follow(t.Context(), t, New(client.KV, "configs/", asJSON, WithWatcher(errorWithEvent{})))
 		f.synced()
 		f.put("last", 1)
 		_, err = f.failed()
