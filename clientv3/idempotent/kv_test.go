@@ -566,5 +566,7 @@ func TestMetrics(t *testing.T) {
 		require.Equal(t, 1, after["quorate.idempotent.leases"])
 		require.Equal(t, 3, after["quorate.idempotent.lane_limit"])
 		require.Zero(t, after["quorate.idempotent.lanes"])
+		require.NoError(t, kv.Close())
+		require.Zero(t, values()["quorate.idempotent.lanes"], "after Close")
 	})
 }

@@ -166,6 +166,9 @@ func (p *pool) close(revoke bool) (err error) {
 		s := p.session
 		p.session = nil
 		p.mu.Unlock()
+		for range cap(p.slots) {
+			<-p.slots // no lane is in use any more
+		}
 		switch {
 		case s == nil:
 		case revoke:
