@@ -34,9 +34,9 @@ type claim struct {
 
 // enter adds a waiter, as one that tries. It waits for the end of a removal; the error is
 // that of ctx.
-func (c *claims) enter(ctx context.Context, p *waiter) error {
+func (c *claims) enter(ctx context.Context, w *waiter) error {
 	for {
-		removal := c.tryEnter(p)
+		removal := c.tryEnter(w)
 		if removal == nil {
 			return nil
 		}
@@ -49,36 +49,36 @@ func (c *claims) enter(ctx context.Context, p *waiter) error {
 }
 
 // tryEnter adds a waiter and returns nil, or returns the removal to wait for.
-func (c *claims) tryEnter(p *waiter) (removal <-chan struct{}) {
+func (c *claims) tryEnter(w *waiter) (removal <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := c.atLocked(p.key)
+	cl := c.atLocked(w.key)
 	if cl.removal != nil {
 		return cl.removal
 	}
-	cl.users[p] = 0
+	cl.users[w] = 0
 	return nil
 }
 
 // hold records that the waiter holds the key created at rev.
-func (c *claims) hold(p *waiter, rev int64) {
+func (c *claims) hold(w *waiter, rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := c.atLocked(p.key)
-	cl.users[p] = rev
+	cl := c.atLocked(w.key)
+	cl.users[w] = rev
 	if rev > cl.deleteRev {
 		cl.deleteRev = 0
 	}
 	cl.settleLocked()
 }
 
-func (c *claims) leave(p *waiter) {
+func (c *claims) leave(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cl := c.atLocked(p.key)
-	delete(cl.users, p)
+	cl := c.atLocked(w.key)
+	delete(cl.users, w)
 	cl.settleLocked()
-	c.forgetLocked(p.key)
+	c.forgetLocked(w.key)
 }
 
 // remove begins a removal by one of the waiters, or by none of them, and returns the
@@ -92,9 +92,9 @@ func (c *claims) remove(key string, by *waiter) (spared []int64, end func(), beg
 	if cl.removal != nil {
 		return nil, nil, false
 	}
-	for p, rev := range cl.users {
+	for w, rev := range cl.users {
 		switch {
-		case p == by:
+		case w == by:
 		case rev == 0:
 			return nil, nil, false
 		default:

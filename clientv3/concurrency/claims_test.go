@@ -39,9 +39,9 @@ func TestClaims(t *testing.T) {
 		require.Empty(t, entered, "enter waits for the end of the removal")
 		end()
 		require.NoError(t, <-entered)
-		for _, p := range []*waiter{one, other, third} {
+		for _, w := range []*waiter{one, other, third} {
 			require.NotEmpty(t, c.byKey)
-			c.leave(p)
+			c.leave(w)
 		}
 		require.Empty(t, c.byKey)
 
@@ -82,20 +82,20 @@ func TestClaimsOfACleanedUpKey(t *testing.T) {
 
 func TestClaimsOfAKeyWithAScheduledDelete(t *testing.T) {
 	var c claims
-	p := &waiter{key: "k"}
+	w := &waiter{key: "k"}
 	require.False(t, c.deleteScheduled("k", 1))
 	require.Empty(t, c.byKey)
-	require.NoError(t, c.enter(t.Context(), p))
+	require.NoError(t, c.enter(t.Context(), w))
 	c.scheduleDelete("k", 7)
 	c.scheduleDelete("k", 5)
-	c.hold(p, 7) // it held the key before, and could not release it
-	c.leave(p)
+	c.hold(w, 7) // it held the key before, and could not release it
+	c.leave(w)
 	require.True(t, c.deleteScheduled("k", 5), "a later key has been seen, it is gone")
 	require.True(t, c.deleteScheduled("k", 7))
 	require.False(t, c.deleteScheduled("k", 8))
-	require.NoError(t, c.enter(t.Context(), p))
-	c.hold(p, 8)
+	require.NoError(t, c.enter(t.Context(), w))
+	c.hold(w, 8)
 	require.False(t, c.deleteScheduled("k", 7))
-	c.leave(p)
+	c.leave(w)
 	require.Empty(t, c.byKey)
 }

@@ -98,10 +98,10 @@ func (e *Election) Proclaim(ctx context.Context, val string) error {
 }
 
 // replace writes a new value to the candidate created at rev.
-func (p *waiter) replace(ctx context.Context, key string, rev int64, val string) (*pb.ResponseHeader, error) {
-	resp, err := p.session.client.Txn(ctx).
+func (w *waiter) replace(ctx context.Context, key string, rev int64, val string) (*pb.ResponseHeader, error) {
+	resp, err := w.session.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", rev)).
-		Then(clientv3.OpPut(key, val, clientv3.WithLease(p.session.id))).
+		Then(clientv3.OpPut(key, val, clientv3.WithLease(w.session.id))).
 		Commit()
 	if err != nil {
 		return nil, err

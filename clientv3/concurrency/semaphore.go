@@ -51,9 +51,9 @@ func (m *Semaphore) Rev() int64 { return m.election.Rev() }
 
 // awaitPlace returns when one read, at one revision, shows that fewer keys than there are
 // places are ahead of the waiter's.
-func (p *waiter) awaitPlace(ctx context.Context) (queue, error) {
+func (w *waiter) awaitPlace(ctx context.Context) (queue, error) {
 	for {
-		resp, err := p.readAhead(ctx, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		resp, err := w.readAhead(ctx, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		if err != nil {
 			return queue{}, err
 		}
@@ -61,10 +61,10 @@ func (p *waiter) awaitPlace(ctx context.Context) (queue, error) {
 		for _, kv := range optxn.At(resp, 0).GetResponseRange().GetKvs() {
 			ahead[string(kv.Key)] = true
 		}
-		if len(ahead) < p.holders {
+		if len(ahead) < w.holders {
 			return queue{header: resp.Header}, nil
 		}
-		if err := p.awaitFreePlace(ctx, ahead, resp.Header.Revision); err != nil {
+		if err := w.awaitFreePlace(ctx, ahead, resp.Header.Revision); err != nil {
 			return queue{}, err
 		}
 	}
@@ -72,12 +72,12 @@ func (p *waiter) awaitPlace(ctx context.Context) (queue, error) {
 
 // awaitFreePlace returns nil when so many of the keys ahead may have been deleted since rev that a
 // place is free, or the waiter's own key. The next read shows what happened.
-func (p *waiter) awaitFreePlace(ctx context.Context, ahead map[string]bool, rev int64) error {
+func (w *waiter) awaitFreePlace(ctx context.Context, ahead map[string]bool, rev int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	deletions := p.session.client.Watch(ctx, p.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1), clientv3.WithFilterPut())
+	deletions := w.session.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1), clientv3.WithFilterPut())
 	return each(ctx, deletions, func(_ *pb.ResponseHeader, ev *clientv3.Event) bool {
 		delete(ahead, string(ev.Kv.Key))
-		return len(ahead) >= p.holders && string(ev.Kv.Key) != p.key
+		return len(ahead) >= w.holders && string(ev.Kv.Key) != w.key
 	})
 }

@@ -48,53 +48,53 @@ func lastAhead() []clientv3.OpOption {
 
 // enqueue puts the waiter's key at the end of the queue, unless it is already in
 // the queue.
-func (p *waiter) enqueue(ctx context.Context, value string) (queue, error) {
-	return p.put(ctx, clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0), value)
+func (w *waiter) enqueue(ctx context.Context, value string) (queue, error) {
+	return w.put(ctx, clientv3.Compare(clientv3.CreateRevision(w.key), "=", 0), value)
 }
 
 // takeFree puts the waiter's key if the queue has no other key.
-func (p *waiter) takeFree(ctx context.Context, value string) (queue, error) {
-	free := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
-	return p.put(ctx, free, value)
+func (w *waiter) takeFree(ctx context.Context, value string) (queue, error) {
+	free := clientv3.Compare(clientv3.CreateRevision(w.prefix).WithPrefix(), "=", 0)
+	return w.put(ctx, free, value)
 }
 
 // put writes the waiter's key if cond holds, which requires that the key does not exist,
 // and reads the queue. A key that a late request may still delete is not adopted: put
 // deletes it first.
-func (p *waiter) put(ctx context.Context, cond clientv3.Cmp, value string) (queue, error) {
-	p.rev, p.uncertain = 0, false
+func (w *waiter) put(ctx context.Context, cond clientv3.Cmp, value string) (queue, error) {
+	w.rev, w.uncertain = 0, false
 	for {
-		q, err := p.putOnce(ctx, cond, value)
-		if err != nil || q.own == nil || !p.session.claims.deleteScheduled(p.key, p.rev) {
+		q, err := w.putOnce(ctx, cond, value)
+		if err != nil || q.own == nil || !w.session.claims.deleteScheduled(w.key, w.rev) {
 			return q, err
 		}
-		if _, err := p.session.remove(ctx, p.key, p.rev); err != nil {
+		if _, err := w.session.remove(ctx, w.key, w.rev); err != nil {
 			return queue{}, err
 		}
 	}
 }
 
-func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (queue, error) {
+func (w *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (queue, error) {
 	first := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
 	resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
-		return p.session.client.Txn(ctx).If(cond).
-			Then(clientv3.OpGet(p.prefix, lastAhead()...), clientv3.OpPut(p.key, value, clientv3.WithLease(p.session.id))).
-			Else(clientv3.OpGet(p.prefix, first...), clientv3.OpGet(p.key))
+		return w.session.client.Txn(ctx).If(cond).
+			Then(clientv3.OpGet(w.prefix, lastAhead()...), clientv3.OpPut(w.key, value, clientv3.WithLease(w.session.id))).
+			Else(clientv3.OpGet(w.prefix, first...), clientv3.OpGet(w.key))
 	})
-	p.uncertain = p.uncertain || unsure != nil
+	w.uncertain = w.uncertain || unsure != nil
 	if err != nil {
 		return queue{}, err
 	}
 	q := queue{header: resp.Header, ahead: optxn.Key(resp, 0)}
 	if resp.Succeeded {
-		p.rev = resp.Header.Revision
+		w.rev = resp.Header.Revision
 		return q, nil
 	}
 	if q.own = optxn.Key(resp, 1); q.own == nil {
 		return q, nil
 	}
-	p.rev = q.own.CreateRevision
-	if q.ahead.GetCreateRevision() == p.rev {
+	w.rev = q.own.CreateRevision
+	if q.ahead.GetCreateRevision() == w.rev {
 		q.ahead = nil
 	}
 	return q, nil
@@ -102,8 +102,8 @@ func (p *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (
 
 // readQueue reads the waiter's key and the one before it, at one revision. The
 // error is ErrSessionExpired if the waiter's key is gone.
-func (p *waiter) readQueue(ctx context.Context) (queue, error) {
-	resp, err := p.readAhead(ctx, lastAhead()...)
+func (w *waiter) readQueue(ctx context.Context) (queue, error) {
+	resp, err := w.readAhead(ctx, lastAhead()...)
 	if err != nil {
 		return queue{}, err
 	}
@@ -112,16 +112,16 @@ func (p *waiter) readQueue(ctx context.Context) (queue, error) {
 
 // readAhead reads those keys ahead of the waiter's that the options ask for, and then the
 // waiter's key. The error is ErrSessionExpired if that is gone.
-func (p *waiter) readAhead(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.TxnResponse, error) {
-	resp, err := p.session.client.Txn(ctx).Then(
-		clientv3.OpGet(p.prefix, append(opts, clientv3.WithMaxCreateRev(p.rev-1))...),
-		clientv3.OpGet(p.key, clientv3.WithKeysOnly()),
+func (w *waiter) readAhead(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.TxnResponse, error) {
+	resp, err := w.session.client.Txn(ctx).Then(
+		clientv3.OpGet(w.prefix, append(opts, clientv3.WithMaxCreateRev(w.rev-1))...),
+		clientv3.OpGet(w.key, clientv3.WithKeysOnly()),
 	).Commit()
 	if err != nil {
 		return nil, err
 	}
-	if own := optxn.Key(resp, 1); own == nil || own.CreateRevision != p.rev {
-		p.rev = 0
+	if own := optxn.Key(resp, 1); own == nil || own.CreateRevision != w.rev {
+		w.rev = 0
 		return nil, ErrSessionExpired
 	}
 	return resp, nil
