@@ -52,8 +52,8 @@ func WithLease(leaseID clientv3.LeaseID) SessionOption {
 
 // WithContext sets the session's context, in place of the client's. When it ends,
 // NewSession and Close return and the session ends; its lease is then not revoked,
-// and expires after its TTL. Until then locks and elections work. The session adds its own monitor to the context
-// ([clientv3.WithLeaseMonitor]).
+// and expires after its TTL. Until then locks and elections work. The session adds its
+// own monitor to the context ([clientv3.WithLeaseMonitor]).
 func WithContext(ctx context.Context) SessionOption {
 	return func(so *sessionOptions, _ *zap.Logger) { so.ctx = ctx }
 }
