@@ -155,11 +155,8 @@ func (w *waiter) release(ctx context.Context, key string, rev int64) (*clientv3.
 	}
 	resp, err := w.session.remove(ctx, key, rev)
 	end()
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
 	w.abandon()
 	return resp, nil

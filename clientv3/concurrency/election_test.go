@@ -48,8 +48,7 @@ func TestElection(t *testing.T) {
 		requireLeader(t, e, "ann at noon")
 		require.Equal(t, int64(s.Lease()), f.Get(e.Key()).Lease)
 
-		ended := clienttest.Ended(t)
-		require.Equal(t, context.Canceled, e.Resign(ended))
+		require.Equal(t, context.Canceled, e.Resign(clienttest.Ended(t)))
 		require.True(t, owns(t, f.client, e))
 		before := e.IsOwner()
 		require.NoError(t, e.Resign(t.Context()), "it may be repeated")
@@ -62,8 +61,7 @@ func TestElection(t *testing.T) {
 
 		require.NoError(t, e.Campaign(t.Context(), "two"))
 		require.True(t, owns(t, f.client, e))
-		resp := clienttest.Must(f.client.Txn(t.Context()).If(before).Commit())
-		require.False(t, resp.Succeeded, "a later key of the same name is another one")
+		require.False(t, clienttest.Must(f.client.Txn(t.Context()).If(before).Commit()).Succeeded, "a later key of the same name is another one")
 	})
 }
 

@@ -108,8 +108,7 @@ func lock(t *testing.T, s *Session, prefix string) *Mutex {
 // owns reports whether a lock, election or semaphore is held, according to the server.
 func owns(t *testing.T, c *clientv3.Client, m interface{ IsOwner() clientv3.Cmp }) bool {
 	t.Helper()
-	resp := clienttest.Must(c.Txn(t.Context()).If(m.IsOwner()).Commit())
-	return resp.Succeeded
+	return clienttest.Must(c.Txn(t.Context()).If(m.IsOwner()).Commit()).Succeeded
 }
 
 // writes reports whether a call is a transaction that writes.

@@ -20,8 +20,7 @@ func (f fake) keep(ctx context.Context, t *testing.T, opts KeyOptions) (*KeptKey
 	t.Helper()
 	events := make(chan KeyEvent, 100)
 	opts.Notify = func(e KeyEvent) { events <- e }
-	k := clienttest.Must(KeepKey(ctx, f.client, "agents/ann", "10.0.0.7", opts))
-	return k, events
+	return clienttest.Must(KeepKey(ctx, f.client, "agents/ann", "10.0.0.7", opts)), events
 }
 
 // requireEvent returns the next event.
@@ -39,8 +38,7 @@ func requireEvent(t *testing.T, events <-chan KeyEvent, want KeyState) KeyEvent 
 
 func requireNoLease(t *testing.T, f fake) {
 	t.Helper()
-	leases := clienttest.Must(f.client.Leases(t.Context()))
-	require.Empty(t, leases.Leases)
+	require.Empty(t, clienttest.Must(f.client.Leases(t.Context())).Leases)
 }
 
 // The lease is lost, and the key deleted: the key is put again with the latest value, and is removed when the context ends.
@@ -124,8 +122,7 @@ func TestKeptKeyWhoseFirstWriteIsUnsettled(t *testing.T) {
 				k, events := f.keep(t.Context(), t, KeyOptions{Overwrite: overwrite})
 				held := requireEvent(t, events, KeyHeld)
 				require.EqualValues(t, held.Lease, f.Get("agents/ann").Lease)
-				leases := clienttest.Must(f.client.Leases(t.Context()))
-				require.Len(t, leases.Leases, 1, "that of the first write is revoked")
+				require.Len(t, clienttest.Must(f.client.Leases(t.Context())).Leases, 1, "that of the first write is revoked")
 				time.Sleep(time.Hour)
 				require.Empty(t, events)
 				require.NoError(t, k.Remove(t.Context()))

@@ -83,8 +83,7 @@ func TestUnlock(t *testing.T) {
 		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()), "never locked")
 		require.NoError(t, m.Lock(t.Context()))
 
-		ended := clienttest.Ended(t)
-		require.Equal(t, context.Canceled, m.Unlock(ended))
+		require.Equal(t, context.Canceled, m.Unlock(clienttest.Ended(t)))
 		require.True(t, owns(t, f.client, m), "an Unlock that failed has not unlocked")
 		require.NoError(t, m.Unlock(t.Context()))
 		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))

@@ -118,8 +118,7 @@ func TestSessionOptions(t *testing.T) {
 
 func TestNewSessionFails(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
-		ended := clienttest.Ended(t)
-		_, err := NewSession(f.client, WithContext(ended))
+		_, err := NewSession(f.client, WithContext(clienttest.Ended(t)))
 		require.Equal(t, context.Canceled, err)
 
 		_, err = NewSession(f.client, WithTTL(clientv3.MaxLeaseTTL+1))

@@ -63,10 +63,7 @@ func TestRefusedAck(t *testing.T) {
 		p.enqueue(t, "letter")
 		w := p.work(t, 1, nil)
 		job := w.next(t)
-		ack := func(op clientv3.Op) error {
-			ctx := clienttest.Within(t)
-			return job.Ack(ctx, op)
-		}
+		ack := func(op clientv3.Op) error { return job.Ack(clienttest.Within(t), op) }
 		require.Equal(t, codes.ResourceExhausted, retry.CodeOf(ack(clientv3.OpPut("sent", strings.Repeat("x", 3<<20)))))
 		rev := r.Revision()
 		require.NoError(t, r.Compact(rev))

@@ -52,14 +52,8 @@ func TestJobIsHandledOnce(t *testing.T) {
 // requireOnlyKeys checks that there are no other keys, and no lease.
 func requireOnlyKeys(t *testing.T, p *process, want ...string) {
 	t.Helper()
-	resp := clienttest.Get(t, p.Client, "", clientv3.WithPrefix())
-	var keys []string
-	for _, kv := range resp.Kvs {
-		keys = append(keys, string(kv.Key))
-	}
-	require.Equal(t, want, keys)
-	leases := clienttest.Must(p.Leases(t.Context()))
-	require.Empty(t, leases.Leases)
+	require.Equal(t, want, clienttest.Keys(t, p.Client, ""))
+	require.Empty(t, clienttest.Must(p.Leases(t.Context())).Leases)
 }
 
 // A job whose handler fails is handled again after a backoff that doubles, and then is a dead letter.

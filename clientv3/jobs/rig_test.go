@@ -93,14 +93,12 @@ type held struct {
 
 func (p *process) enqueue(t *testing.T, payload string, opts ...EnqueueOption) string {
 	t.Helper()
-	id := clienttest.Must(p.Enqueue(t.Context(), payload, opts...))
-	return id
+	return clienttest.Must(p.Enqueue(t.Context(), payload, opts...))
 }
 
 func (p *process) status(t *testing.T, id string) *Status {
 	t.Helper()
-	s := clienttest.Must(p.Get(t.Context(), id))
-	return s
+	return clienttest.Must(p.Get(t.Context(), id))
 }
 
 // settled waits until all jobs are acknowledged or dead letters.

@@ -47,8 +47,6 @@ func (s *Store[T]) execute(ctx context.Context, g guarded) (result, error) {
 	switch {
 	case err == nil && resp.Succeeded:
 		return result{written: true, revision: resp.Header.GetRevision()}, nil
-	case err == nil && unsure == nil:
-		return result{}, nil
 	case unsure == nil:
 		return result{}, err
 	case err != nil:

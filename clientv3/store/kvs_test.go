@@ -112,8 +112,7 @@ func useStore(t *testing.T, s *Store[Config], kv clientv3.KV) {
 	db := clienttest.Must(s.Get(ctx, "db"))
 	require.NoError(t, s.DeleteUnmodified(ctx, db))
 	f.deleted("db")
-	deleted := clienttest.Must(s.Delete(ctx, "db"))
-	require.False(t, deleted)
+	require.False(t, clienttest.Must(s.Delete(ctx, "db")))
 
 	for i := range 300 {
 		clienttest.Must(s.Put(ctx, fmt.Sprintf("%03d", i), Config{i}))

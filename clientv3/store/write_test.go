@@ -314,8 +314,7 @@ func TestEqualWrites(t *testing.T) {
 
 func TestUpdateThatWritesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
-		ended := clienttest.Ended(t)
-		_, err := s.Update(ended, "web", increment)
+		_, err := s.Update(clienttest.Ended(t), "web", increment)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, retry.OutcomeNotExecuted, retry.OutcomeOf(err))
 		clienttest.Put(t, cluster, "configs/bad", "no JSON")

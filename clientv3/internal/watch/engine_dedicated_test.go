@@ -61,13 +61,11 @@ func TestALargeBacklogIsBounded(t *testing.T) {
 				c, e := backlog(t)
 				var other *call
 				if before {
-					other = watch(t.Context(), e, Request{Key: []byte("y")})
-					<-other.returned
+					other = callWatch(t.Context(), e, Request{Key: []byte("y")})
 				}
 				slow := callWatch(t.Context(), e, all(2))
 				if !before {
-					other = watch(t.Context(), e, Request{Key: []byte("y")})
-					<-other.returned
+					other = callWatch(t.Context(), e, Request{Key: []byte("y")})
 				}
 				for rev := int64(902); rev < 910; rev++ {
 					c.write(1, "y")
@@ -116,9 +114,7 @@ func TestAPausedWatchResumesOnADedicatedStream(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.become = func(sv *server) { sv.fragment = 3 }
 		e := c.engineWith(t, heavyBuffer, zap.NewNop())
-		other, slow := watch(t.Context(), e, Request{Key: []byte("y")}), watch(t.Context(), e, Request{Key: []byte("b")})
-		<-other.returned
-		<-slow.returned
+		other, slow := callWatch(t.Context(), e, Request{Key: []byte("y")}), callWatch(t.Context(), e, Request{Key: []byte("b")})
 		c.writeHeavy(900, "b")
 		synctest.Wait()
 		assert.Equal(t, []int{1}, c.watchers(), "the watch is paused")

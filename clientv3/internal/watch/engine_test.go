@@ -89,9 +89,7 @@ func TestRequestProgress(t *testing.T) {
 		other := metadata.AppendToOutgoingContext(t.Context(), "group", "other")
 		require.NoError(t, e.RequestProgress(t.Context()), "without a watch no request is sent")
 		assert.Zero(t, c.opened)
-		w, o := watch(t.Context(), e, all(0)), watch(other, e, all(0))
-		<-w.returned
-		<-o.returned
+		w, o := callWatch(t.Context(), e, all(0)), callWatch(other, e, all(0))
 		c.write(1, "b")
 		<-w.ch
 		<-o.ch
