@@ -30,7 +30,7 @@ type Attempt struct {
 	// Err is what gRPC reported, nil for success. An attempt that was cut, or lost to its
 	// hedge, was canceled.
 	Err  error
-	Took time.Duration
+	Took time.Duration // from the pick to the end
 }
 
 // CallObserver is an [Observer] that also receives the result of every call and attempt.
@@ -79,8 +79,7 @@ func Trace(o Observer) Tracer {
 	return oneOf(Find[Tracer](o), func(all []Tracer) Tracer { return tracers{all: all} })
 }
 
-// oneOf returns a value that stands for all of several: the only one, or nil if there is
-// none.
+// oneOf returns nil for none, a single value itself, and what of makes for several.
 func oneOf[T any](found []T, of func(all []T) T) (none T) {
 	switch len(found) {
 	case 0:

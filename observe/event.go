@@ -101,8 +101,8 @@ type LeaseRenewal struct {
 	ID int64
 	// Margin is the remaining time of the lease when the response arrived, as the client
 	// computes it: the TTL counts from the sending of the previous answered request. It is
-	// negative if the response came after that; the lease is alive nevertheless, because
-	// the leader counts from a later moment. About two thirds of the TTL are normal.
+	// negative if that TTL had passed; the lease is alive nevertheless, because the leader
+	// counts from a later moment. About two thirds of the TTL are normal.
 	Margin time.Duration
 	// TTL is the TTL that the server granted.
 	TTL time.Duration

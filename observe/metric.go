@@ -1,8 +1,7 @@
 package observe
 
-// Metric is one value of a gauge or a counter. Packages observe/pools,
-// observe/introspect and each [MetricSource] make them, for observe/prometheus, observe/otel and libraries of the
-// user's.
+// Metric is one value of a gauge or a counter. Packages observe/pools and observe/introspect, and each
+// [MetricSource], make them for observe/prometheus, observe/otel and other metrics libraries.
 type Metric struct {
 	// Name has the form of OpenTelemetry, "quorate.pool.waiting", and Unit that of UCUM.
 	Name, Unit, Description string

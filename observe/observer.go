@@ -8,8 +8,8 @@ import "github.com/quorate/quorate/health"
 //
 // StateChanged, Ejected and Readmitted are called one at a time and in order, by a goroutine of
 // their own, so perhaps a little after the event, and even after the client is closed. If they
-// block until 1,000 events wait, further ones are dropped; an etcd client logs how many. Other
-// events may be reordered.
+// block until 1,000 events wait, or two for each endpoint if that is more, further ones are dropped;
+// an etcd client logs how many. Other events may be reordered.
 //
 // Implementations must embed [None] for methods that they do not implement. New versions
 // may add methods; types that embed None still compile.

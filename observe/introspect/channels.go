@@ -11,8 +11,8 @@ import (
 // Attacher is an observe.Observer that also reads the present state of its client, as those of
 // observe/prometheus and observe/otel do.
 type Attacher interface {
-	// Attach is called when a client is made with the observer, or a channel of a quorate.Channel is opened. detach is
-	// called once, when it is closed, unless it is nil.
+	// Attach is called when a client is made with the observer, or a channel of a quorate.Channel is opened. detach, unless
+	// nil, is called once, when that client or channel is closed.
 	Attach(Source) (detach func())
 }
 
@@ -32,8 +32,8 @@ func Attach(o observe.Observer, client Source) (detach func()) {
 	})
 }
 
-// Channels are the gRPC channels that were made with the options of a quorate.Channel whose
-// Report they are. A channel is among them from its first call or Connect until it is closed or
+// Channels are the gRPC channels made with the options of one quorate.Channel, in whose field Report
+// they are. A channel is among them from its first call or Connect until it is closed or
 // idle; gRPC connects an idle one again at the next call. The zero value has none.
 //
 // Give a [Handler] one Channels for each quorate.Channel. It shows each channel as a [Client]: the first

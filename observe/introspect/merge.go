@@ -1,7 +1,7 @@
 package introspect
 
-// merge returns clients as one: it adds up numbers, and takes the worst of minima and
-// maxima.
+// merge returns clients as one: it adds up their counts, and keeps the worst of each figure
+// that is a minimum or a maximum.
 func merge(all []Client) Client {
 	sum := Client{Ready: true}
 	for _, one := range all {

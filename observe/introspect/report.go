@@ -83,10 +83,10 @@ type Member struct {
 	Applied        uint64   `json:"applied"` // index in the raft log
 	Version        string   `json:"version,omitempty"`
 	Alarms         []string `json:"alarms,omitempty"`
-	ReportedBefore float64  `json:"reported_before_seconds"`
+	ReportedBefore float64  `json:"reported_before_seconds"` // the age of this report
 }
 
-// Work counts attempts of calls that take equally long and have ended. All fields but P99
+// Work counts attempts of calls that take equally long and have ended. All fields but P99Seconds
 // only grow, so the difference of two reports is a rate and a mean latency.
 type Work struct {
 	// Shape is the full name of a method, or the kind of read, such as "get".

@@ -33,6 +33,7 @@ type methodOptions struct {
 	byStatus [codes.Unauthenticated + 2]atomic.Pointer[[]metric.RecordOption]
 }
 
+// optionsOfMethod returns the options of a method, which all methods beyond maxMethods share.
 func (o *Observer) optionsOfMethod(full string) *methodOptions {
 	if known, ok := o.methods.Load(full); ok {
 		return known.(*methodOptions)
@@ -55,7 +56,7 @@ func (o *Observer) optionsOfMethod(full string) *methodOptions {
 	return m
 }
 
-// with returns the attributes of something that ended with an error, or without one.
+// with returns the options for a call or an attempt that ended with err, which may be nil.
 func (m *methodOptions) with(o *Observer, err error) []metric.RecordOption {
 	code := status.Code(err)
 	at := &m.byStatus[min(int(code), len(m.byStatus)-1)]

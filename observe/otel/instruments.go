@@ -11,7 +11,7 @@ import (
 // scope is the name of the meter and the tracer, and of this module.
 const scope = "github.com/quorate/quorate/observe/otel"
 
-// version returns that of this module in the program, "(devel)" in a checkout, and "" if the program does not know.
+// version returns the version of this module in the program, "(devel)" in a checkout, and "" if the program does not know.
 var version = sync.OnceValue(func() string {
 	info, _ := debug.ReadBuildInfo()
 	if info == nil {
@@ -45,8 +45,7 @@ var (
 	repetitionBuckets = []float64{1, 2, 3, 4, 5}
 )
 
-// instruments are those of one client. Those of all clients of a provider are the same
-// ones for it.
+// instruments are made for each client; the clients of a provider share the metrics behind them.
 type instruments struct {
 	picks, ejections, readmissions, changes, failovers metric.Int64Counter
 	retries, hedges, hedgeWins, unknown                metric.Int64Counter
@@ -60,7 +59,7 @@ type instruments struct {
 	state                                              metric.Int64ObservableUpDownCounter
 }
 
-// maker makes instruments, and keeps what went wrong.
+// maker makes instruments, and collects the errors.
 type maker struct {
 	meter metric.Meter
 	errs  []error

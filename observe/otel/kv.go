@@ -10,7 +10,7 @@ import (
 // ObserveKV reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
 // or a *leaderelection.Metrics, such as "quorate.batch.rpcs" and "quorate.cache.gets"
 // (docs/observing.md), until the registration is ended. The attribute "quorate.client.name" is name.
-// The error is the provider's.
+// The error says that the provider is missing, or is the provider's.
 func ObserveKV(provider metric.MeterProvider, name string, kv observe.MetricSource) (metric.Registration, error) {
 	return observeMetrics(provider, []attribute.KeyValue{clientKey.String(name)}, kvKeys, kv.Metrics, kv.Metrics)
 }

@@ -18,8 +18,8 @@ type keys func(label string) attribute.Key
 
 func poolKeys(label string) attribute.Key { return attribute.Key("quorate.pool." + label) }
 
-// observeMetrics reports what metrics returns, which is some of every, with the attributes that
-// all have.
+// observeMetrics reports what metrics returns, with the common attributes. every returns at least
+// one metric of each name.
 func observeMetrics(
 	provider metric.MeterProvider, common []attribute.KeyValue, key keys, every, metrics func() []observe.Metric,
 ) (metric.Registration, error) {

@@ -27,7 +27,7 @@ const (
 	methodKey   = attribute.Key("rpc.method")
 )
 
-// other stands for all endpoints that are not the client's.
+// other stands for all endpoints that are not the client's, and for methods beyond maxMethods.
 const other = "other"
 
 // Options configures an [Observer] or a [Tracer].

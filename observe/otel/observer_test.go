@@ -56,7 +56,8 @@ func collect(t *testing.T, reader *sdk.ManualReader) map[string]metricdata.Metri
 	return all
 }
 
-// gathered returns the values of all metrics, by name, unit and attributes but the client's: of a histogram its count and its sum.
+// gathered returns the values of a client's metrics, or of all metrics if client is "", by name, unit and other attributes. A
+// histogram has a count, a sum and a number of buckets.
 func gathered(t *testing.T, reader *sdk.ManualReader, client string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -81,7 +82,7 @@ func gathered(t *testing.T, reader *sdk.ManualReader, client string) map[string]
 	return all
 }
 
-// addValues adds the points of a client, "" for those without a name.
+// addValues adds the points of a client, or all if client is "".
 func addValues[N int64 | float64](all map[string]float64, name, client string, points []metricdata.DataPoint[N]) {
 	for _, p := range points {
 		if key, ok := keyOf(name, client, p.Attributes); ok {
@@ -109,7 +110,7 @@ func keyOf(name, client string, attributes attribute.Set) (key string, ok bool) 
 	return name, ok || client == ""
 }
 
-// of returns those whose names begin with one of the prefixes.
+// of deletes all values but those whose names begin with one of the prefixes.
 func of(all map[string]float64, prefixes ...string) map[string]float64 {
 	maps.DeleteFunc(all, func(key string, _ float64) bool {
 		return !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })

@@ -12,8 +12,8 @@ import (
 
 // ObservePool reports the metrics of a pool of resources, "quorate.pool.resources" and others
 // (docs/observing.md), until the registration is ended. The attribute "quorate.pool.name" is
-// name. stats is the Stats method of the pool; it is called with each collection. The error is
-// the provider's.
+// name. stats is the Stats method of the pool; it is called with each collection. The error says
+// that the provider is missing, or is the provider's.
 func ObservePool(provider metric.MeterProvider, name string, stats func() pool.Stats) (metric.Registration, error) {
 	metrics := func() []observe.Metric { return pools.Of(stats()) }
 	return observeMetrics(provider, []attribute.KeyValue{attribute.String("quorate.pool.name", name)}, poolKeys, metrics, metrics)

@@ -36,8 +36,8 @@ func (t *tally) end() {
 }
 
 func (o *Observer) eachTally(do func(*tally)) {
-	o.picked.Range(func(_, l any) bool {
-		l.(picks).each(do)
+	o.picked.Range(func(_, p any) bool {
+		p.(picks).each(do)
 		return true
 	})
 	o.methods.Range(func(_, m any) bool {

@@ -56,7 +56,7 @@ type Tracer struct {
 	tracer  trace.Tracer
 	client  []attribute.KeyValue
 	methods sync.Map     // of method to *spanned, at most maxMethods
-	known   atomic.Int64 // how many methods were met
+	known   atomic.Int64 // calls for a method that was not stored
 }
 
 // spanned is what the spans of a method have in common. It is made once, because most calls are
@@ -150,7 +150,7 @@ func (c *callTrace) End(e observe.Call) {
 	end(c.span, e.Err)
 }
 
-// end ends the span of what ended with an error, or without one.
+// end ends the span of a call or an attempt that ended with err, which may be nil.
 func end(span trace.Span, err error) {
 	span.SetAttributes(statusCodeKey.Int(int(status.Code(err))))
 	if err != nil {

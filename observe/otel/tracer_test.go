@@ -108,8 +108,8 @@ const (
 	hedgeSpan   = rangeSpan + " hedge"
 )
 
-// One trace tells of a failover: the caller's span, the call, the attempt that failed, and the
-// one that repeated it elsewhere, and what the program's own stats handler saw belongs to them.
+// The trace of a failover has the caller's span, the call, the attempt that failed, and the one
+// that repeated it elsewhere. The program's stats handler sees the spans of both attempts.
 func TestSpansOfAFailover(t *testing.T) {
 	traced(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client, r *rig) {
 		var broken string

@@ -42,7 +42,7 @@ func (d *durations) observe(err error, took time.Duration) {
 	(*known).Observe(took.Seconds())
 }
 
-// codeName returns the name of a code, of which there are few.
+// codeName returns the name of a code, which all codes that gRPC does not have share.
 func codeName(code codes.Code) string {
 	if code > codes.Unauthenticated {
 		return other
@@ -71,7 +71,7 @@ func (o *Observer) durationsOf(full string) *durations {
 	return known.(*durations)
 }
 
-// Attempted measures an attempt of a call. How long a stream lasts says nothing.
+// Attempted measures an attempt of a call. Streams last as long as they are used, and are not measured.
 func (o *Observer) Attempted(e observe.Attempt) {
 	if e.Conn == observe.ConnCalls {
 		o.picksOf(e.Endpoint).took.observe(e.Err, e.Took)

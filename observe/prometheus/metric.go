@@ -16,8 +16,8 @@ type metricCollector struct {
 	descs   descs
 }
 
-// newMetricCollector returns the collector of what metrics returns: the same metrics each time. They
-// have a label, with the same value for all.
+// newMetricCollector returns a collector of what metrics returns, the same metrics each time. All get
+// one more label, with the same value.
 func newMetricCollector(label, value string, metrics func() []observe.Metric) *metricCollector {
 	return &metricCollector{metrics: metrics, descs: newDescs(metrics(), prometheus.Labels{label: utf8text.Of(value)})}
 }
@@ -25,7 +25,7 @@ func newMetricCollector(label, value string, metrics func() []observe.Metric) *m
 // descs are the descriptions of metrics, by their names.
 type descs map[string]*prometheus.Desc
 
-// newDescs describes metrics by constant labels, and by others before their own.
+// newDescs describes metrics with constant labels, and with the variable labels others before their own.
 func newDescs(every []observe.Metric, constant prometheus.Labels, others ...string) descs {
 	all := make(descs)
 	for _, m := range every {

@@ -87,7 +87,7 @@ func newMetrics() metrics {
 
 func name(metric string) string { return prometheus.BuildFQName("quorate", "client", metric) }
 
-// vec is a metric by labels, whose values are given in their order.
+// vec has a series for each combination of label values, which are given in the order of the labels.
 type vec interface {
 	DeleteLabelValues(values ...string) bool
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/quorate/quorate/observe/introspect"
 )
 
-// other stands for all endpoints that are none of the client's.
+// other stands for endpoints that are not the client's, for methods beyond maxMethods, and for
+// codes that gRPC does not have.
 const other = "other"
 
 // Options configures an [Observer].
 type Options struct {
-	// Client is the value of the label "client", which tells the clients of a registry
-	// apart. The default is "", which Prometheus takes for no label.
+	// Client is the value of the label "client", which distinguishes the clients of a
+	// registry. The default is "", which Prometheus treats as no label.
 	Client string
 }
 
@@ -138,7 +139,8 @@ func (o *Observer) picksOf(endpoint string) *picks {
 	return made
 }
 
-// attemptsOf holds the lock for the same reason as count.
+// attemptsOf returns the histogram of attempts at an endpoint that ended with a code. It holds the
+// lock for the same reason as count.
 func (o *Observer) attemptsOf(endpoint, code string) prometheus.Observer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -226,7 +228,7 @@ func (o *Observer) OutcomeUnknown(e observe.UnknownOutcome) {
 	o.shared.unknown.WithLabelValues(o.client, o.durationsOf(e.Method).label).Inc()
 }
 
-// WatchResumed counts the watches of a stream, and measures how long they stood still.
+// WatchResumed counts the watches of a stream, and measures how long they were interrupted.
 func (o *Observer) WatchResumed(e observe.WatchResumption) {
 	o.shared.watches.WithLabelValues(o.client).Add(float64(e.Watches))
 	o.shared.gap.WithLabelValues(o.client).Observe(e.Gap.Seconds())

@@ -62,8 +62,8 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// gathered returns the values of a client's metrics, "" for those of none, by their names and labels but the client's: of a
-// histogram its count and its sum.
+// gathered returns the values of a client's metrics, or of those without the label "client" if client is "", by name and
+// other labels. A histogram has a count and a sum.
 func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -86,7 +86,7 @@ func gathered(t *testing.T, reg prometheus.Gatherer, client string) map[string]f
 	return all
 }
 
-// of returns those whose names begin with one of the prefixes.
+// of deletes all values but those whose names begin with one of the prefixes.
 func of(all map[string]float64, prefixes ...string) map[string]float64 {
 	maps.DeleteFunc(all, func(key string, _ float64) bool {
 		return !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
@@ -285,7 +285,7 @@ func TestRemovedEndpoints(t *testing.T) {
 		o.EndpointsSet(all)
 	})
 	require.Less(t, allocations, 5000., "ten for each that is removed")
-	require.Len(t, of(gathered(t, reg, "orders"), ""), 2+len(all)*(int(health.Dead)+1), "states, watches and leases")
+	require.Len(t, gathered(t, reg, "orders"), 2+len(all)*(int(health.Dead)+1), "states, watches and leases")
 }
 
 // The resolver of a closed client is no longer reported.
