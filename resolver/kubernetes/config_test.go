@@ -55,12 +55,12 @@ clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"}}]
 `
 
 // withKubeconfig adds a kubeconfig to the environment.
-func withKubeconfig(t *testing.T, s podEnvironment, text string) podEnvironment {
+func withKubeconfig(t *testing.T, env podEnvironment, text string) podEnvironment {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Setenv("KUBECONFIG", file)
-	return s
+	return env
 }
 
 // The service account of a pod comes before a kubeconfig.
@@ -75,12 +75,12 @@ func TestDefaultAPIServer(t *testing.T) {
 		"https://127.0.0.1:1":                       {rest.ErrNotInCluster, kubeconfig},
 		"https://in-cluster":                        {nil, kubeconfig},
 	} {
-		s := noEnvironment(t)
+		env := noEnvironment(t)
 		if c.kubeconfig != "" {
-			s = withKubeconfig(t, s, c.kubeconfig)
+			env = withKubeconfig(t, env, c.kubeconfig)
 		}
-		s.inCluster = func() (*rest.Config, error) { return &rest.Config{Host: "https://in-cluster"}, c.inCluster }
-		b, err := newBuilder(Config{}, s, quick())
+		env.inCluster = func() (*rest.Config, error) { return &rest.Config{Host: "https://in-cluster"}, c.inCluster }
+		b, err := newBuilder(Config{}, env, quick())
 		if err != nil {
 			assert.ErrorContains(t, err, want)
 			continue
@@ -101,14 +101,14 @@ func TestNamespaceOfTargetsThatNameNone(t *testing.T) {
 		"from-context": {kubeconfig: true},
 		"default":      {config: Config{REST: restNowhere()}, kubeconfig: true},
 	} {
-		s := noEnvironment(t)
+		env := noEnvironment(t)
 		if c.pod {
-			s.namespaceFile = file
+			env.namespaceFile = file
 		}
 		if c.kubeconfig {
-			s = withKubeconfig(t, s, kubeconfig)
+			env = withKubeconfig(t, env, kubeconfig)
 		}
-		b, err := newBuilder(c.config, s, quick())
+		b, err := newBuilder(c.config, env, quick())
 		require.NoError(t, err, want)
 		assert.Equal(t, want, b.cfg.Namespace)
 	}

@@ -344,7 +344,7 @@ func TestBookmarksKeepWatchAlive(t *testing.T) {
 	}
 }
 
-func TestBookmarksMovePlaceToGoOnFrom(t *testing.T) {
+func TestBookmarksAdvanceTheVersionToResumeFrom(t *testing.T) {
 	server := startServer(t, slice("users", "a", 80, "10.0.0.1"))
 	server.SetBookmarkInterval(20 * time.Millisecond)
 	c := open(t, server, "kubernetes:///users.shop")

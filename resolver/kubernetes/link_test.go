@@ -16,7 +16,7 @@ import (
 )
 
 func TestSettingsOfTheUser(t *testing.T) {
-	var dialled atomic.Int32
+	var dials atomic.Int32
 	for name, c := range map[string]struct {
 		change   func(*rest.Config)
 		protocol string
@@ -24,7 +24,7 @@ func TestSettingsOfTheUser(t *testing.T) {
 		"none": {func(*rest.Config) {}, "HTTP/2.0"},
 		"a dialer": {func(config *rest.Config) {
 			config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-				dialled.Add(1)
+				dials.Add(1)
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}
 		}, "HTTP/2.0"},
@@ -44,7 +44,7 @@ func TestSettingsOfTheUser(t *testing.T) {
 			assert.Equal(t, c.protocol, server.Requests()[0].Protocol)
 		})
 	}
-	assert.Positive(t, dialled.Load())
+	assert.Positive(t, dials.Load())
 }
 
 func TestOwnTransport(t *testing.T) {

@@ -24,7 +24,7 @@ type resolution struct {
 
 func resolve(set []*discoveryv1.EndpointSlice, d serviceTarget, here place) resolution {
 	all := entriesOf(set, d.port)
-	r := resolution{endpoints: group(here.choose(available(all))), doubt: incompleteReason(set, d)}
+	r := resolution{endpoints: group(here.choose(available(all))), doubt: portDoubt(set, d)}
 	if len(r.endpoints) == 0 {
 		r.empty = whyEmpty(set, all, d)
 	}
@@ -171,9 +171,9 @@ func hasEndpoints(set []*discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(set, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 }
 
-// incompleteReason describes a port number that none of the slices has: it may be the Service's
-// port instead of the pods'.
-func incompleteReason(set []*discoveryv1.EndpointSlice, d serviceTarget) string {
+// portDoubt describes a port number that none of the slices has: it may be the Service's port
+// instead of the pods'. It is empty if a slice has the number.
+func portDoubt(set []*discoveryv1.EndpointSlice, d serviceTarget) string {
 	ports := declaredPorts(set)
 	if d.port.number == 0 || len(ports) == 0 {
 		return ""

@@ -101,7 +101,8 @@ const (
 
 func isWatchList(r *http.Request) bool { return r.URL.Query().Get("sendInitialEvents") == "true" }
 
-// underScript runs a test in virtual time, with a channel for the service "users". Close waits for no request.
+// underScript runs a test in virtual time, with a channel for the service "users", and requires that Close waits for no
+// request.
 func underScript(t *testing.T, s script, test func(t *testing.T, c *grpctest.Channel)) {
 	t.Helper()
 	config := Config{MassRemovalDelay: -1, REST: &rest.Config{Host: "https://scripted", Transport: s}}

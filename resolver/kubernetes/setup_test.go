@@ -43,10 +43,10 @@ func quick() timing {
 func noEnvironment(t *testing.T) podEnvironment {
 	t.Helper()
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
-	s := currentEnvironment()
-	s.inCluster = func() (*rest.Config, error) { return nil, rest.ErrNotInCluster }
-	s.namespaceFile = t.TempDir() + "/none"
-	return s
+	env := currentEnvironment()
+	env.inCluster = func() (*rest.Config, error) { return nil, rest.ErrNotInCluster }
+	env.namespaceFile = t.TempDir() + "/none"
+	return env
 }
 
 func newTestBuilder(t *testing.T, cfg Config, tm timing) *builder {

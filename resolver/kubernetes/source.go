@@ -24,7 +24,7 @@ type view struct {
 	listed bool                         // slices is complete, or was when err began
 	stale  bool                         // slices is from an earlier source
 	slices []*discoveryv1.EndpointSlice // by name
-	err    error                        // why slices may be out of date, nil if it is not
+	err    error                        // why slices may be out of date, nil if they are not
 }
 
 // source follows the slices of one service for all channels that use it, like a Reflector of

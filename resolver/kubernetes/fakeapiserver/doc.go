@@ -31,7 +31,7 @@
 //
 // # Where it differs from kube-apiserver
 //
-// Resource versions begin at 1 and count the changes of EndpointSlices. Lists are never
-// divided, and watches end only by a fault. Answers are in JSON. There is no admission, no discovery document, no OpenAPI. Bookmarks
-// come once in a minute, exactly, and SetBookmarkInterval changes that.
+// Resource versions begin at 1 and count the changes of EndpointSlices. Lists are never divided,
+// and watches end only by a fault. Answers are in JSON. There is no admission, no discovery
+// document, no OpenAPI. Bookmarks come exactly once a minute, unless SetBookmarkInterval changes that.
 package fakeapiserver

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// WatchList says what the server makes of a watch that asks for the list as its first events.
+// WatchList is how the server treats a watch that asks for the list as its first events.
 type WatchList int
 
 const (
@@ -52,8 +52,8 @@ func (s *Server) Deny(verbs ...string) { s.setDenied(true, verbs) }
 // Allow ends what Deny began, for these verbs, or for all.
 func (s *Server) Allow(verbs ...string) { s.setDenied(false, verbs) }
 
-// SetTokens answers 401 to requests, from now on, that do not bear one of these tokens. With
-// none it accepts everyone, as at the start. Open watches live on.
+// SetTokens makes the server answer later requests with 401 unless they bear one of these tokens.
+// With none it accepts everyone, as at the start. Open watches live on.
 func (s *Server) SetTokens(tokens ...string) {
 	s.set(func(r *rules) { r.tokens = slices.Clone(tokens) })
 }

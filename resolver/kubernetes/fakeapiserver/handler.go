@@ -67,11 +67,11 @@ func (s *Server) answer(r *http.Request) (body any, wr *watcher) {
 
 // admit returns what a request asks for, or refuses what the rules refuse, in the words of kube-apiserver.
 func (r *rules) admit(req *http.Request, verb string) (scope, error) {
-	path, ok := strings.CutPrefix(req.URL.Path, "/apis/discovery.k8s.io/v1/")
-	in, ok2 := strings.CutSuffix("/"+path, "/endpointslices")
+	path, inGroup := strings.CutPrefix(req.URL.Path, "/apis/discovery.k8s.io/v1/")
+	in, ofSlices := strings.CutSuffix("/"+path, "/endpointslices")
 	namespace := strings.TrimPrefix(in, "/namespaces/")
 	c := scope{namespace: namespace}
-	if !ok || !ok2 || strings.Contains(namespace, "/") {
+	if !inGroup || !ofSlices || strings.Contains(namespace, "/") {
 		return c, apierrors.NewGenericServerResponse(http.StatusNotFound, verb, resource, "", req.URL.Path, 0, false)
 	}
 	token := strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")

@@ -57,16 +57,17 @@ func (o *objects) list(c scope) []*discoveryv1.EndpointSlice {
 	return found
 }
 
-// replace replaces an object, by nil to delete it. It fails unless the object is there or not, as it must be.
-func (s *Server) replace(at key, object *discoveryv1.EndpointSlice, there bool) (*discoveryv1.EndpointSlice, error) {
+// store stores an object, or deletes the current one if object is nil. exists says whether there must be a current one: the
+// errors are NotFound and AlreadyExists.
+func (s *Server) store(at key, object *discoveryv1.EndpointSlice, exists bool) (*discoveryv1.EndpointSlice, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := &s.objects
 	old := o.current[at]
 	switch {
-	case old == nil && there:
+	case old == nil && exists:
 		return nil, apierrors.NewNotFound(resource, at.name)
-	case old != nil && !there:
+	case old != nil && !exists:
 		return nil, apierrors.NewAlreadyExists(resource, at.name)
 	}
 	o.version++
@@ -86,17 +87,17 @@ func (s *Server) replace(at key, object *discoveryv1.EndpointSlice, there bool) 
 // and the label kubernetes.io/service-name to belong to a service. The error is an
 // AlreadyExists of client-go's errors package.
 func (s *Server) Create(slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	return s.replace(key{slice.Namespace, slice.Name}, slice, false)
+	return s.store(key{slice.Namespace, slice.Name}, slice, false)
 }
 
 // Update replaces an EndpointSlice, whatever resource version is given. The error is NotFound.
 func (s *Server) Update(slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	return s.replace(key{slice.Namespace, slice.Name}, slice, true)
+	return s.store(key{slice.Namespace, slice.Name}, slice, true)
 }
 
 // Delete removes an EndpointSlice. The error is NotFound.
 func (s *Server) Delete(namespace, name string) error {
-	_, err := s.replace(key{namespace, name}, nil, true)
+	_, err := s.store(key{namespace, name}, nil, true)
 	return err
 }
 

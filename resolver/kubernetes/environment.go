@@ -23,16 +23,16 @@ func currentEnvironment() podEnvironment {
 
 // complete returns the configuration with the API server and the namespace filled in. The namespace is that of the pod, else,
 // unless the API server was given, that of the kubeconfig's context, else the default one.
-func (s podEnvironment) complete(c Config) (Config, error) {
+func (e podEnvironment) complete(c Config) (Config, error) {
 	namespace := ""
-	if raw, err := os.ReadFile(s.namespaceFile); err == nil { // it exists only in a pod
+	if raw, err := os.ReadFile(e.namespaceFile); err == nil { // it exists only in a pod
 		namespace = strings.TrimSpace(string(raw))
 	}
 	if c.REST == nil {
 		kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 			clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{})
 		var err error
-		if c.REST, err = s.find(kubeconfig); err != nil {
+		if c.REST, err = e.find(kubeconfig); err != nil {
 			return c, err
 		}
 		if namespace == "" {
@@ -44,8 +44,8 @@ func (s podEnvironment) complete(c Config) (Config, error) {
 }
 
 // find returns the default configuration of the API server connection.
-func (s podEnvironment) find(kubeconfig clientcmd.ClientConfig) (*rest.Config, error) {
-	cfg, err := s.inCluster()
+func (e podEnvironment) find(kubeconfig clientcmd.ClientConfig) (*rest.Config, error) {
+	cfg, err := e.inCluster()
 	if err == nil {
 		return cfg, nil
 	}
