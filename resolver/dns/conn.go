@@ -30,12 +30,12 @@ var errPassedOver = errors.New("the DNS server does not answer, and another one 
 // messages are not visible. They serve one lookup, because package net shares messages between
 // concurrent lookups of the same name by one resolver.
 func (c *client) resolverFor(server string) (Resolver, *recorder) {
-	t := newRecorder()
+	r := newRecorder()
 	switch {
 	case c.Resolver != nil:
-		return c.Resolver, t
+		return c.Resolver, r
 	case server == "" && !goKnowsNames():
-		return net.DefaultResolver, t
+		return net.DefaultResolver, r
 	}
 	return &net.Resolver{
 		PreferGo: true,
@@ -43,13 +43,13 @@ func (c *client) resolverFor(server string) (Resolver, *recorder) {
 			if server != "" {
 				address = server
 			}
-			return c.dial(ctx, network, address, t)
+			return c.dial(ctx, network, address, r)
 		},
-	}, t
+	}, r
 }
 
 // dial returns a connection for one query.
-func (c *client) dial(ctx context.Context, network, address string, t *recorder) (net.Conn, error) {
+func (c *client) dial(ctx context.Context, network, address string, r *recorder) (net.Conn, error) {
 	server := network + " " + address
 	if c.servers.passOver(server) {
 		return nil, errPassedOver
@@ -62,7 +62,7 @@ func (c *client) dial(ctx context.Context, network, address string, t *recorder)
 		}
 		return nil, err
 	}
-	recorded := &recordedConn{Conn: conn, recorder: t, servers: &c.servers, server: server, deadline: deadline}
+	recorded := &recordedConn{Conn: conn, recorder: r, servers: &c.servers, server: server, deadline: deadline}
 	// Package net sets ctx's deadline, but would wait for it when the lookup is canceled.
 	recorded.release = context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) {

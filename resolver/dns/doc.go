@@ -51,8 +51,8 @@
 // and the quorate_* policies fail over to the next priority and back. Their weights and priorities
 // are those of package balancer. If the DNS server sends the addresses with the SRV records, as
 // CoreDNS does, one lookup suffices; targets for which it omits all addresses, or a known one, are
-// looked up separately, eight at a time. If one has no known address and its lookup fails, or has no time left, the others
-// are used, the reason is reported, and the next lookup follows as after a failure.
+// looked up separately, eight at a time. If one has no known address and its lookup fails, or has no
+// time left, the others are used, the reason is reported, and the next lookup follows as after a failure.
 //
 // Consul, Route 53 and Cloud Map return only a part of the backends in each answer. Such
 // answers are recognized and merged, see Config.RotationWindow.

@@ -43,6 +43,7 @@ func (c *client) schedule() schedule {
 	return schedule{interval: c.Interval, floor: c.MinInterval}
 }
 
+// lookup is one lookup: of a host, or of SRV records.
 type lookup struct {
 	*client
 	resolver Resolver

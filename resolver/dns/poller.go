@@ -115,7 +115,7 @@ func (p *poller) pause(ctx context.Context, d time.Duration) bool {
 	return pause.For(ctx, time.Until(p.state.ended.Add(p.client.MinInterval))) == nil
 }
 
-// poll looks up, and returns when the next lookup is due.
+// poll looks up, and returns the time until the next lookup.
 func (p *poller) poll(ctx context.Context) time.Duration {
 	found, err := p.client.ask(ctx, p.q, p.state.known)
 	p.mu.Lock()

@@ -417,7 +417,7 @@ func TestCloseDuringALookup(t *testing.T) {
 	})
 }
 
-func TestServerInTargetNeedsOurResolver(t *testing.T) {
+func TestServerInTargetExcludesConfigResolver(t *testing.T) {
 	_, err := newBuilder(t, Config{Resolver: newScript()}).Build(grpctest.Target(t, "dns://10.0.0.10/svc:80"), grpctest.NewChannel(), resolver.BuildOptions{})
 	require.EqualError(t, err, `dns: bad target "dns://10.0.0.10/svc:80": it names a DNS server, but Config.Resolver answers all lookups; leave the server out`)
 }

@@ -23,8 +23,8 @@ const unknownTTL = time.Duration(math.MaxInt64)
 type seen struct {
 	ttl      time.Duration // the shortest of all answers with records, unknownTTL without any
 	negative time.Duration // the shortest of all answers without records, unknownTTL without any
-	// unanswered has the reason for each query without an answer, and "" for each with one.
-	unanswered map[dnsmessage.Question]string
+	// queries has the reason why each query was not answered, "" if it was.
+	queries map[dnsmessage.Question]string
 	// found is the name that has records, "" if there are none.
 	found string
 	// glue has the addresses that were sent with SRV records, by name.
@@ -45,7 +45,7 @@ func (s *seen) validity() time.Duration {
 // exist, or the records of another name.
 func (s *seen) incomplete(name string) error {
 	var first dnsmessage.Question
-	for q, reason := range s.unanswered {
+	for q, reason := range s.queries {
 		if reason == "" || name != "" && name != q.Name.String() {
 			continue
 		}
@@ -56,12 +56,12 @@ func (s *seen) incomplete(name string) error {
 	if first.Type == 0 {
 		return nil
 	}
-	return &net.DNSError{Err: s.unanswered[first], Name: first.Name.String(), IsTemporary: true}
+	return &net.DNSError{Err: s.queries[first], Name: first.Name.String(), IsTemporary: true}
 }
 
 // hasNoRecords reports whether a name was queried and has no records.
 func (s *seen) hasNoRecords(name string) bool {
-	for q, reason := range s.unanswered {
+	for q, reason := range s.queries {
 		if q.Name.String() == name && reason == "" {
 			return s.found != name
 		}
@@ -71,7 +71,7 @@ func (s *seen) hasNoRecords(name string) bool {
 
 // failedFamily returns the family whose lookup failed while the other one has addresses.
 func (s *seen) failedFamily() Family {
-	for q, reason := range s.unanswered {
+	for q, reason := range s.queries {
 		switch {
 		case reason == "" || q.Name.String() != s.found:
 		case q.Type == dnsmessage.TypeA:
@@ -93,7 +93,7 @@ type recorder struct {
 func newRecorder() *recorder {
 	return &recorder{seen: seen{
 		ttl: unknownTTL, negative: unknownTTL,
-		unanswered: map[dnsmessage.Question]string{}, glue: map[string][]netip.Addr{},
+		queries: map[dnsmessage.Question]string{}, glue: map[string][]netip.Addr{},
 	}}
 }
 
@@ -131,8 +131,8 @@ func (r *recorder) sending(message []byte) query {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.unanswered[q.Question]; !ok && !r.ended {
-		r.unanswered[q.Question] = "no answer"
+	if _, ok := r.queries[q.Question]; !ok && !r.ended {
+		r.queries[q.Question] = "no answer"
 	}
 	return q
 }
@@ -170,7 +170,7 @@ func (r *recorder) observe(asked query, reply []byte) bool {
 	default:
 		r.noRecordsLocked(authorities)
 	}
-	r.unanswered[q.Question] = ""
+	r.queries[q.Question] = ""
 	return true
 }
 
@@ -181,8 +181,8 @@ func has(answers []dnsmessage.Resource, of dnsmessage.Type) bool {
 
 // failedLocked records a reply that is no answer.
 func (r *recorder) failedLocked(q dnsmessage.Question, reason string) {
-	if r.unanswered[q] != "" {
-		r.unanswered[q] = reason
+	if r.queries[q] != "" {
+		r.queries[q] = reason
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 // longestRetry bounds the delay after failures if Interval is longer.
 const longestRetry = 30 * time.Second
 
+// schedule computes the delays between lookups. floor is Config.MinInterval.
 type schedule struct {
 	interval, floor time.Duration
 }
