@@ -160,7 +160,7 @@ func Await(done <-chan struct{}, timeout time.Duration, otherwise string) error 
 // Leaked waits for goroutines to end, and fails with the stacks of those that are left.
 func Leaked(already goleak.Option) error {
 	for deadline := time.Now().Add(leakTimeout); ; {
-		err := goleak.Find(already)
+		err := goleak.Find(already) // it pauses between its own attempts
 		if err == nil {
 			return nil
 		}

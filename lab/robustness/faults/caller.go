@@ -21,19 +21,19 @@ const (
 	txnKey
 )
 
-// kindsOfKeys are their names.
-var kindsOfKeys = [model.Keys]string{putKey: "put", counterKey: "counter", txnKey: "txn"}
+// keyNames are the names of these keys.
+var keyNames = [model.Keys]string{putKey: "put", counterKey: "counter", txnKey: "txn"}
 
-// groupLife is how long the callers of a number use a group, whose history is checked as a whole.
+// groupLife is how long a group is used; its history is checked as a whole.
 const groupLife = time.Second
 
-// group is the keys that the callers of a number use for a time.
+// group is the keys of the callers with an index, one of each kind, for an epoch of groupLife.
 type group struct{ index, epoch int }
 
 // keys returns the keys of a group.
 func (g group) keys(prefix string) (keys [model.Keys]string) {
-	for key, kind := range kindsOfKeys {
-		keys[key] = fmt.Sprintf("%s%s/%d/%d", prefix, kind, g.index, g.epoch)
+	for key, name := range keyNames {
+		keys[key] = fmt.Sprintf("%s%s/%d/%d", prefix, name, g.index, g.epoch)
 	}
 	return keys
 }
@@ -47,9 +47,9 @@ type caller struct {
 	seq   int           // of the next value that it writes
 	busy  chan struct{} // full while a call is under way
 	calls []call
-	// own is the group that a caller of txns knows the counter of, at its latest revision. When a txn ended without an answer
-	// the caller compares with the same revision again: if it had been applied, the comparison does not hold and the answer
-	// has the revision.
+	// own is the group of the latest txn of a caller of txns, and counter the revision of that group's counter as far as the
+	// caller knows. After a txn without an answer it compares with the same revision again: if that txn was executed, the
+	// comparison fails, and the answer has the new revision.
 	own     group
 	counter int64
 }

@@ -106,7 +106,7 @@ func (c *checker) checkLeases(leases []*lease) {
 			}
 			if gone < claimed.until {
 				c.verdict.Add(LeaseEndedEarly, "%s of lease %x was gone at %s, and the client claimed at %s that the lease lives until %s",
-					l.key, l.id, at(gone), at(claimed.at), at(claimed.until))
+					l.key, l.id, seconds(gone), seconds(claimed.at), seconds(claimed.until))
 			}
 			break
 		}
@@ -116,7 +116,7 @@ func (c *checker) checkLeases(leases []*lease) {
 // describe says in one line what a call was answered, and when.
 func (c *checker) describe(call call) string {
 	return fmt.Sprintf("%s of %s by client %d, from %s to %s: revision %d", call.Request.Kind,
-		call.group.keys(c.prefix)[call.Request.Then[0].Key], call.Client, at(call.Call), at(call.Return), call.Response.Revision)
+		call.group.keys(c.prefix)[call.Request.Then[0].Key], call.Client, seconds(call.Call), seconds(call.Return), call.Response.Revision)
 }
 
-func at(d time.Duration) string { return fmt.Sprintf("%.6fs", d.Seconds()) }
+func seconds(d time.Duration) string { return fmt.Sprintf("%.6fs", d.Seconds()) }

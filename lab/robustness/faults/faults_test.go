@@ -107,7 +107,7 @@ func TestRunMeasuresEveryRow(t *testing.T) {
 	assert.Greater(t, rep.Counts.Of("watches", "events"), acknowledged, "two of them are on every key")
 }
 
-// spoiled is a client that sends some puts twice. Its linearizable gets see a state that is seconds old, but for the first ten.
+// spoiled is a client that sends some puts twice. After ten linearizable gets, all further ones return the revision of the first.
 type spoiled struct {
 	client.KV
 	puts, gets atomic.Int64

@@ -17,12 +17,12 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// answerTime is how long a renter's keepalive is under way.
+// answerTime is how long a keepalive of a memoryLessor is under way.
 const answerTime = 100 * time.Millisecond
 
-// renter is a client.Lessor in memory, for one keeper. Its leases have a TTL of 4 s; a
+// memoryLessor is a client.Lessor in memory, for one keeper. Its leases have a TTL of 4 s; a
 // keepalive is sent each second, and the claim counts from then.
-type renter struct {
+type memoryLessor struct {
 	keys []string // with a lease
 	// attachErr, if set, is what the first Attach fails with.
 	attachErr error
@@ -38,7 +38,7 @@ type renter struct {
 	grants   []time.Duration // when they were made
 }
 
-func (r *renter) Grant(ctx context.Context, ttl time.Duration) (int64, time.Duration, error) {
+func (r *memoryLessor) Grant(ctx context.Context, ttl time.Duration) (int64, time.Duration, error) {
 	if r.never {
 		<-ctx.Done()
 		return 0, 0, ctx.Err()
@@ -52,7 +52,7 @@ func (r *renter) Grant(ctx context.Context, ttl time.Duration) (int64, time.Dura
 	return int64(len(r.grants)), ttl + time.Second, nil
 }
 
-func (r *renter) Attach(_ context.Context, _ int64, key, _ string) error {
+func (r *memoryLessor) Attach(_ context.Context, _ int64, key, _ string) error {
 	err := r.attachErr
 	r.attachErr = nil
 	if err == nil {
@@ -61,7 +61,7 @@ func (r *renter) Attach(_ context.Context, _ int64, key, _ string) error {
 	return err
 }
 
-func (r *renter) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error] {
+func (r *memoryLessor) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.Time, error] {
 	return func(yield func(time.Time, error) bool) {
 		for n := 0; id > 1 || n < r.renewals; n++ {
 			sent := time.Now()
@@ -85,8 +85,8 @@ func (r *run) leaseKey(id int) string {
 	return fmt.Sprintf("/quorate-lab-leases/%016x/0/%x", r.cfg.Seed, id)
 }
 
-// keep has a keeper of a lessor's leases for a time.
-func keep(t *testing.T, lessor *renter, lasts time.Duration) *run {
+// keep runs a load with one keeper for a time.
+func keep(t *testing.T, lessor *memoryLessor, lasts time.Duration) *run {
 	lessor.began = time.Now()
 	r := start(t, newMemory(), 1, lessor)
 	time.Sleep(lasts)
@@ -96,7 +96,7 @@ func keep(t *testing.T, lessor *renter, lasts time.Duration) *run {
 
 func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lessor := &renter{renewals: 3, reason: errors.New("nobody answered")}
+		lessor := &memoryLessor{renewals: 3, reason: errors.New("nobody answered")}
 		r := keep(t, lessor, 5*time.Second)
 		leases := r.load.leases()
 		assert.Equal(t, []time.Duration{10 * time.Millisecond, 3010*time.Millisecond + regrantPause + 10*time.Millisecond}, lessor.grants)
@@ -110,7 +110,7 @@ func TestKeepersStartAnewWhenTheKeepaliveEnds(t *testing.T) {
 }
 
 func TestKeepersWithoutALeaseTryAgain(t *testing.T) {
-	for name, lessor := range map[string]*renter{"none was granted": {grantErr: rpctypes.ErrNoLeader}, "it has no key": {attachErr: rpctypes.ErrTimeout}} {
+	for name, lessor := range map[string]*memoryLessor{"none was granted": {grantErr: rpctypes.ErrNoLeader}, "it has no key": {attachErr: rpctypes.ErrTimeout}} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
 			lessor.renewals = 100
 			r := keep(t, lessor, 0)

@@ -16,9 +16,9 @@ import (
 // waits for the end of a call and a short pause before its next. It also keeps
 // watches and leases, as many as there are callers of a kind.
 //
-// The callers of a number have a few keys, and others after a second. One of them puts
-// one key, another writes two others in txns, and gets read them all the time, so that
-// a stale answer shows. No value is written twice.
+// The callers with an index, one of each kind, have a few keys, and others after a second. One of
+// them puts one key, another writes two others in txns, and gets read them all the time, so that a
+// stale answer shows. No value is written twice.
 //
 // The watches are on what the callers write, see newReader. They begin at
 // one revision, before the first write, and when one ends by itself its reader goes

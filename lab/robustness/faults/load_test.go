@@ -87,7 +87,7 @@ func TestEveryKindIsCalledAtItsPace(t *testing.T) {
 
 func TestCallersDoNotWaitForLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, newMemory(), 1, &renter{never: true})
+		r := start(t, newMemory(), 1, &memoryLessor{never: true})
 		time.Sleep(time.Second)
 		r.end()
 		require.NotEmpty(t, r.load.calls())

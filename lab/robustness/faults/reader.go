@@ -28,12 +28,12 @@ type reader struct {
 	reached atomic.Int64 // the highest revision of an event
 }
 
-// newReader returns the reader of a number. It watches every key, what a caller puts, its counters, or what it writes beside them,
-// in turn.
+// newReader returns the reader with a number. By turns, readers watch every key, what the caller with their number puts, its
+// counters, and what it writes together with them.
 func newReader(r *run, number int, revision int64) *reader {
 	prefix := r.prefix
 	if kind := number % (1 + model.Keys); kind > 0 {
-		prefix = fmt.Sprintf("%s%s/%d/", prefix, kindsOfKeys[kind-1], number)
+		prefix = fmt.Sprintf("%s%s/%d/", prefix, keyNames[kind-1], number)
 	}
 	return &reader{run: r, next: revision, request: history.WatchRequest{
 		Key: prefix, RangeEnd: clientv3.GetPrefixRangeEnd(prefix), RequireLeader: r.conn.RequireLeader,
@@ -50,9 +50,8 @@ func (r *reader) work(ctx context.Context) {
 	}
 }
 
-// advance moves the revision from which the next watch is to begin. After a
-// compaction that is the oldest one left: what is missing is for the checker to
-// say.
+// advance moves the revision from which the next watch is to begin: after a compaction, to the
+// oldest one left. The checker finds what is missing.
 func (r *reader) advance(resp history.WatchResponse) {
 	for _, e := range resp.Events {
 		r.reached.Store(max(r.reached.Load(), e.ModRevision))

@@ -27,8 +27,8 @@ func (o Outcome) String() string {
 	return [...]string{"answered", "failed", "unknown"}[o]
 }
 
-// OutcomeOf returns how a call ended. The error handler of the client decides whether a failed write may have been executed. A
-// read has no effect, so its failure is always certain.
+// OutcomeOf returns how a call ended. Package retry decides whether a failed write may have been executed. A read has no
+// effect, so its failure is always certain.
 func OutcomeOf(writes bool, err error) Outcome {
 	switch {
 	case err == nil:

@@ -122,9 +122,9 @@ func newResending(sound Client) Client {
 	return c
 }
 
-// early answers the floors of a cache by the revision of one that was sent a little before, as a
-// cache would that lets gets join a floor in flight. It answers no less than what the cache has,
-// which would take that for a store that has gone back.
+// early answers a count-only get, by which a cache learns the floor of a linearizable get, with the
+// revision of one that was sent a little before. A cache would do so if gets joined a floor in flight. The
+// revision is no lower than the cache's own, which would mean a store that has gone back.
 type early struct {
 	clientv3.KV
 

@@ -100,13 +100,13 @@ type leased struct {
 	*clientv3.Client
 
 	kv         clientv3.KV
-	sites      *sites
+	all        *leasedClients
 	fromMemory atomic.Int64
 	closers    []func() error
 }
 
-// sites are all clients of a run with leasing caches.
-type sites struct {
+// leasedClients are all clients of a run with leasing caches.
+type leasedClients struct {
 	newest atomic.Int64 // revision of the answers to all
 	cutOff sync.Mutex   // held while one is cut off, so that the others write
 }
@@ -116,12 +116,12 @@ const (
 	leasedCall = 400 * time.Millisecond
 	// cutOffTime is longer than the lease of a session of leasedTTL seconds lasts.
 	cutOffTime, leasedTTL = 2500 * time.Millisecond, 1
-	// leasedWrites is how many of a hundred writes are made: who reads most has most from its memory.
+	// leasedWrites is how many of a hundred writes are made: with few, most gets are answered from memory.
 	leasedWrites = 5
 )
 
-func (s *sites) connect(endpoints []string) (_ Client, err error) {
-	c := &leased{sites: s}
+func (s *leasedClients) connect(endpoints []string) (_ Client, err error) {
+	c := &leased{all: s}
 	var ways []*link.Link
 	for i, endpoint := range endpoints {
 		way, err := link.Listen(strings.TrimPrefix(endpoint, "http://"))
@@ -150,7 +150,7 @@ func (s *sites) connect(endpoints []string) (_ Client, err error) {
 }
 
 // disturb cuts a client off now and then, for longer than its lease lasts.
-func (s *sites) disturb(ctx context.Context, ways []*link.Link) {
+func (s *leasedClients) disturb(ctx context.Context, ways []*link.Link) {
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
 	for pause.For(ctx, pace.Between(rng, 0, cutOffTime)) == nil {
 		s.cutOff.Lock()
@@ -165,15 +165,15 @@ func (s *sites) disturb(ctx context.Context, ways []*link.Link) {
 	}
 }
 
-// Do implements client.KV. The header of an answer from memory is as old as the last that this client got from a server. What was
-// read must have been true later too: at a revision that some client knew when the call was made.
+// Do implements client.KV. An answer from memory has the header of the client's last answer from a server, whose revision may be
+// old. The answer must also be true at the newest revision that any client knew when the call was made, which replaces it.
 func (c *leased) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
 	if request.Kind.Writes() && rand.IntN(100) >= leasedWrites {
 		return model.Response{}, rpctypes.ErrTooManyRequests
 	}
 	ctx, cancel := context.WithTimeout(ctx, leasedCall)
 	defer cancel()
-	known := c.sites.newest.Load()
+	known := c.all.newest.Load()
 	response, err := quorate.NewKV(c.kv).Do(ctx, keys, request)
 	if err != nil {
 		return response, err
@@ -182,8 +182,8 @@ func (c *leased) Do(ctx context.Context, keys [model.Keys]string, request model.
 		response.Revision = known
 		c.fromMemory.Add(1)
 	}
-	for newest := known; newest < response.Revision && !c.sites.newest.CompareAndSwap(newest, response.Revision); {
-		newest = c.sites.newest.Load()
+	for newest := known; newest < response.Revision && !c.all.newest.CompareAndSwap(newest, response.Revision); {
+		newest = c.all.newest.Load()
 	}
 	return response, nil
 }
@@ -203,7 +203,7 @@ func (c *leased) Close() (err error) {
 // TestLeasing has clients with leasing caches lose their sessions.
 func TestLeasing(t *testing.T) {
 	ctx, cfg := soaktest.Short(t, func(c *robustness.Counts) bool { return sum(c, model.Answered, kinds...) >= 1500 })
-	result, err := Config{Config: cfg, connect: new(sites).connect}.Run(ctx)
+	result, err := Config{Config: cfg, connect: new(leasedClients).connect}.Run(ctx)
 	require.NoError(t, err)
 	t.Log("\n" + result.String())
 	require.True(t, result.Verdict.OK(), "%v", result)

@@ -61,7 +61,7 @@ func TestViolationsAreKept(t *testing.T) {
 	assert.Equal(t, 1, out.Counts.Of("writes", "unknown and never seen"))
 }
 
-func TestKeysWithoutOwner(t *testing.T) {
+func TestEventsOfKeysWithoutOperations(t *testing.T) {
 	out := robustness.Outcome{Counts: &robustness.Counts{}}
 	events := []history.Event{{KeyValue: history.KeyValue{Key: keyPrefix + "9/0", ModRevision: 2}}, {KeyValue: history.KeyValue{Key: "/else", ModRevision: 3}}}
 	Config{}.check(nil, model.NewRecord(keyPrefix, events, 9), &out)
@@ -76,8 +76,8 @@ func TestIdempotentWritesOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestGroupsGiveWay has groups come to the end of their time while something is under way.
-func TestGroupsGiveWay(t *testing.T) {
+// TestGroupsAreReplaced has groups reach the end of their life while an operation is under way.
+func TestGroupsAreReplaced(t *testing.T) {
 	var now time.Duration
 	p := newPool(func() time.Duration { return now }, &robustness.Counts{})
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -111,7 +111,7 @@ func TestKnowledge(t *testing.T) {
 	answer(5, read(0), model.Result{KV: kv})
 	assert.Equal(t, kv, k[0].latest)
 	answer(4, read(0), model.Result{})
-	assert.Equal(t, kv, k[0].latest, "what is older is no news")
+	assert.Equal(t, kv, k[0].latest, "an older answer shows nothing new")
 	answer(6, model.Act{Verb: model.Write, Value: "y"}, model.Result{})
 	assert.Equal(t, model.KV{Value: "y", ModRevision: 6}, k[0].latest, "the version is not known")
 	answer(7, model.Act{Verb: model.Write, Value: "z", Prev: true}, model.Result{KV: model.KV{Value: "y", ModRevision: 6, Version: 2}})

@@ -4,7 +4,7 @@
 // A lock is etcd's: every client that wants it creates a key under the lock's
 // prefix, and the oldest key, that with the lowest create revision, holds it. Every
 // lock has a register, a key that only the holder may write, by a txn whose guard
-// compares the holder's [Claim]. It compares with the complete history of these
+// compares the holder's [Claim]. Attempts and writes are compared with the complete history of these
 // keys; nothing is taken from clocks except the order of calls and returns.
 //
 // [Check] reports where a [Promise] is broken. Where clocks cannot decide, the

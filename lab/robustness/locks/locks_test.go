@@ -50,8 +50,8 @@ type faulty struct {
 	quorate.LockClient
 	// session makes of a session one that is spoiled.
 	session func(s quorate.Session) client.Session
-	// live returns the context that a session lives as long as, and its time to live
-	// in seconds.
+	// live returns the context that ends a session, and the session's time to live in
+	// seconds.
 	live func(ctx context.Context, ttl int) (context.Context, int)
 }
 
@@ -205,13 +205,13 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		client func(sound quorate.LockClient, broke func()) client.Locker
 		want   []lockcheck.Promise
 	}{
-		{"early and lying", defaultLocks, 20, func(sound quorate.LockClient, broke func()) client.Locker {
+		{"early and denying", defaultLocks, 20, func(sound quorate.LockClient, broke func()) client.Locker {
 			return faulty{sound, func(s quorate.Session) client.Session { return denying(early(s), &writes, broke) }, same}
 		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
 		{"unguarded", defaultContenders, 5, func(sound quorate.LockClient, broke func()) client.Locker {
 			return faulty{sound, func(s quorate.Session) client.Session { return unguarded(s, broke) }, same}
 		}, []lockcheck.Promise{lockcheck.Guarded}},
-		{"hoarding", defaultLocks, 3, func(sound quorate.LockClient, broke func()) client.Locker {
+		{"never releasing", defaultLocks, 3, func(sound quorate.LockClient, broke func()) client.Locker {
 			return faulty{
 				sound, func(s quorate.Session) client.Session { return newNeverReleasing(s, over, broke) },
 				func(context.Context, int) (context.Context, int) { return sound.Ctx(), neverReleasingTTL },

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
@@ -17,9 +18,10 @@ import (
 )
 
 const (
-	// replaceTimeout bounds a change of the registrations.
-	replaceTimeout = time.Minute
-	prefix         = service + "/"
+	// replaceTimeout bounds a change of the registrations, and replacePause is the pause before it is tried again.
+	replaceTimeout, replacePause = time.Minute, 50 * time.Millisecond
+
+	prefix = service + "/"
 )
 
 // newEtcd returns the cluster of the run, in which the backends are registered.
@@ -64,7 +66,7 @@ func newEtcd(t *trial) *source {
 	return s
 }
 
-// replace writes the registrations in one transaction, again if its outcome is unknown.
+// replace writes the registrations in one transaction, again if it fails.
 func replace(manager endpoints.Manager, old, addresses []string) {
 	var updates []*endpoints.UpdateWithOpts
 	for _, address := range addresses {
@@ -78,7 +80,7 @@ func replace(manager endpoints.Manager, old, addresses []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), replaceTimeout)
 	defer cancel()
 	err := manager.Update(ctx, updates)
-	for err != nil && ctx.Err() == nil {
+	for err != nil && pause.For(ctx, replacePause) == nil {
 		err = manager.Update(ctx, updates)
 	}
 	fatal.If(err)

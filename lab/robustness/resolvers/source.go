@@ -40,23 +40,23 @@ func falseLists() []sourceFault {
 	}
 }
 
-// log has the times at which requests and connections arrived at a source.
-type log struct {
+// arrivals has the times at which requests and connections arrived at a source.
+type arrivals struct {
 	mu sync.Mutex
 	at []time.Time
 }
 
-func (l *log) add(at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.at = append(l.at, at)
+func (a *arrivals) add(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at = append(a.at, at)
 }
 
 // within returns how many arrived within a time from a moment on.
-func (l *log) within(from time.Time, length time.Duration) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, at := range l.at {
+func (a *arrivals) within(from time.Time, length time.Duration) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, at := range a.at {
 		if since := at.Sub(from); since >= 0 && since < length {
 			n++
 		}

@@ -44,7 +44,7 @@ type trial struct {
 	env      *robustness.Env
 	rng      *rand.Rand
 	source   *source
-	arrived  log // at the source
+	arrived  arrivals // at the source
 	backends *backends
 
 	live     []string // backends that the source is to name
@@ -219,6 +219,8 @@ func (t *trial) await(after string) {
 
 // checkArrivals checks what arrived at the source in the second after a return.
 func (t *trial) checkArrivals(began time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	ran := time.Since(began)
 	total := t.arrived.within(began, ran)
 	mean := float64(total) / ran.Seconds()

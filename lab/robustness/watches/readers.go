@@ -35,7 +35,7 @@ type readers struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu      sync.Mutex // also of what readings share
+	mu      sync.Mutex // guards the fields below, and those of each reading that change
 	settled bool       // no watch is opened or left any more
 	asked   int        // watches so far
 	reading map[*reading]bool

@@ -36,7 +36,7 @@ var model = porcupine.Model{
 	Init: func() any { return 0 },
 	Step: func(state, input, _ any) (bool, any) {
 		next, s := state.(int), input.(*step)
-		if s.rank == without {
+		if s.rank == unranked {
 			return true, next
 		}
 		return s.rank == next && s.wrong == "", next + 1
@@ -108,7 +108,7 @@ func (s *step) String() string {
 	switch {
 	case s.Outcome == Answered:
 		return text(s.Request) + " → " + text(s.response)
-	case s.rank != without:
+	case s.rank != unranked:
 		return fmt.Sprintf("%s → unknown (%s), but it took effect at revision %d", text(s.Request), s.Err, s.response.Revision)
 	default:
 		return fmt.Sprintf("%s → %s (%s)", text(s.Request), s.Outcome, s.Err)

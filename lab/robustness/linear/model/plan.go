@@ -20,8 +20,8 @@ type change struct {
 // never is later than everything.
 const never time.Duration = math.MaxInt64 / 2
 
-// without is the rank of an operation that took no effect.
-const without = -1
+// unranked is the rank of an operation that took no effect.
+const unranked = -1
 
 // step is an operation of the plan, or the record of an event that no operation made.
 type step struct {
@@ -83,7 +83,7 @@ func newPlan(changes []change, through int64, operations []Operation) *plan {
 
 // leaveOut notes an operation that took no effect.
 func (p *plan) leaveOut(op *Operation) {
-	p.void = append(p.void, &step{Operation: op, rank: without, begin: op.Return, end: op.Return})
+	p.void = append(p.void, &step{Operation: op, rank: unranked, begin: op.Return, end: op.Return})
 }
 
 // place places an operation at the revision of its response, and marks what it changed.
