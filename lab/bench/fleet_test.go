@@ -153,8 +153,8 @@ func storm(f *fleet) figures {
 	}
 }
 
-// growth reads a count each second. What it returns ends that, and returns by how much the count has grown, and by how much in
-// a second at most.
+// growth reads a count each second until end is called, which returns how much the count has grown, and how much in a second at
+// most.
 func growth(ctx context.Context, read func(context.Context) (float64, error)) (end func() (total, most float64)) {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -255,7 +255,7 @@ func (f *fleet) links() (all []*link.Link) {
 	return all
 }
 
-// reached returns how many connections have reached a member over the links since they were made.
+// reached returns how many connections have reached a member over the links since the cluster started.
 func (f *fleet) reached() (sum float64) {
 	for _, l := range f.links() {
 		stats := l.Stats()
@@ -264,8 +264,8 @@ func (f *fleet) reached() (sum float64) {
 	return sum
 }
 
-// awaitServed returns how many seconds after a time a get of each client has been answered since they were asked to forget. It
-// waits for two minutes at most.
+// awaitServed waits until each client has had an answer to a get since it was asked to forget, for two minutes at most. It
+// returns the seconds from a time until then.
 func (f *fleet) awaitServed(since time.Time) float64 {
 	for f.ask(false).HaveAnswers < *fleetClients && time.Since(since) < 2*time.Minute {
 		fatal.If(pause.For(f, 100*time.Millisecond))

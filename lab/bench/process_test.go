@@ -32,7 +32,7 @@ type fleetJob struct {
 // fleetState is what clients have done since they started.
 type fleetState struct {
 	Answered, Failed int64 // gets
-	// HaveAnswers is the number of clients that a get was answered to since they were asked to forget.
+	// HaveAnswers is the number of clients that have had an answer to a get since they were asked to forget.
 	HaveAnswers int
 	CPU         time.Duration
 }

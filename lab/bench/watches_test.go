@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/lab/link"
 )
 
-// oneWay is the latency of the links of those that have any: a round trip of 2 ms.
+// oneWay is the latency of links in each direction: a round trip takes 2 ms.
 const oneWay = time.Millisecond
 
 // benchmark is what is measured of one client.
@@ -313,7 +313,7 @@ func (w *worst) end() {
 	w.longest, w.began = max(w.longest, time.Since(w.began)), time.Time{}
 }
 
-// take returns the longest since the last call in seconds, with that which has not ended.
+// take returns the longest delay since the last call of take, in seconds, the current one included.
 func (w *worst) take() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -115,7 +115,7 @@ func TestInjectAndHeal(t *testing.T) {
 		},
 		"two-frozen": func(t *testing.T, _ *lab.Member, _ []int) { assert.Len(t, look(c, nil), 2) },
 	}
-	connected := connect(t, c, c.Endpoints(), nil)
+	connected := connect(t, c.Endpoints(), nil)
 	for _, f := range fault.All() {
 		if f.Site != fault.Direct || f.Name == "second-frozen" {
 			continue // they have tests of their own
@@ -128,7 +128,7 @@ func TestInjectAndHeal(t *testing.T) {
 			var notes []string
 			s := fault.Scene{
 				Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(s string) { notes = append(notes, s) }, Hold: time.Second,
-				Join: func(*tls.Config) (client.Connection, error) { return connect(t, c, c.Endpoints(), nil), nil },
+				Join: func(*tls.Config) (client.Connection, error) { return connect(t, c.Endpoints(), nil), nil },
 			}
 			began := time.Now()
 			require.NoError(t, f.Inject(ctx, s))
@@ -152,8 +152,8 @@ func TestInjectAndHeal(t *testing.T) {
 	}
 }
 
-// connect returns a client that has called every endpoint.
-func connect(t *testing.T, c *lab.Cluster, endpoints []string, security *tls.Config) client.Connection {
+// connect returns a client that is open until the end of the test.
+func connect(t *testing.T, endpoints []string, security *tls.Config) client.Connection {
 	t.Helper()
 	conn, err := quorate.Connect(client.Target{Endpoints: endpoints, TLS: security})
 	require.NoError(t, err)
@@ -191,13 +191,13 @@ func TestSites(t *testing.T) {
 			front, err := site.Open(c)
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, front.Close()) })
-			before := connect(t, c, front.Endpoints, c.ClientTLS())
+			before := connect(t, front.Endpoints, c.ClientTLS())
 			gets(t, before)
 			refused := 0
 			s := fault.Scene{
 				Cluster: c, Rand: rand.New(rand.NewPCG(1, 1)), Note: func(string) {}, Hold: time.Millisecond, Front: front,
 				Join: func(security *tls.Config) (client.Connection, error) {
-					expired := connect(t, c, front.Endpoints, security)
+					expired := connect(t, front.Endpoints, security)
 					calling, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 					defer cancel()
 					if get(calling, expired) != nil {
@@ -207,7 +207,7 @@ func TestSites(t *testing.T) {
 				},
 			}
 			require.NoError(t, faults[0].Inject(ctx, s))
-			gets(t, connect(t, c, front.Endpoints, c.ClientTLS()))
+			gets(t, connect(t, front.Endpoints, c.ClientTLS()))
 			if name == "expired" {
 				assert.Equal(t, 20, refused)
 			}
@@ -221,7 +221,7 @@ func TestSites(t *testing.T) {
 func TestForSoaks(t *testing.T) {
 	ctx := grpctest.Within(t, time.Minute)
 	c := labtest.Start(t, lab.Config{})
-	connected := connect(t, c, c.Endpoints(), nil)
+	connected := connect(t, c.Endpoints(), nil)
 	all := fault.ForSoaks()
 	assert.Subset(t, fault.Names(all), []string{"nat", "nat-one", "flap"})
 	assert.NotContains(t, fault.Names(all), "vip")

@@ -23,8 +23,8 @@ import (
 // defaultHold is how long a fault that is an activity goes on, unless the scene says otherwise.
 const defaultHold = 5 * time.Second
 
-// MinMembers is the smallest cluster that the faults are for: of all faults but one
-// the largest loss is one member, and a majority must remain.
+// MinMembers is the smallest cluster that the faults are for: most of them take one member, and a
+// majority must remain.
 const MinMembers = 3
 
 // Scene is where a fault happens.
@@ -35,8 +35,8 @@ type Scene struct {
 	Rand *rand.Rand
 	// Note is called with the summary of the fault, and a few words for the member that it happens to.
 	Note func(text string)
-	// Hold is how long a fault goes on that is an activity rather than a state, such
-	// as defragmentation. Default 5 s. The caller holds the others.
+	// Hold is how long a fault goes on if it is an activity rather than a state, such
+	// as defragmentation. Default 5 s. Other faults last until the caller heals them.
 	Hold time.Duration
 	// Front is how clients reach the cluster, nil if by the members' endpoints.
 	Front *Front

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// siblings is the number of other clients of the member while one client loses a
-	// flow.
+	// siblings is the number of other clients of the process while one client loses its
+	// flows.
 	siblings = 2
 	// siblingPause is the time between two calls of a sibling.
 	siblingPause = 20 * time.Millisecond
@@ -35,8 +35,8 @@ func forget(_ context.Context, s Scene, m *lab.Member) {
 	}
 }
 
-// forgetOne forgets the flows to the member that sends most to the clients that are connected, which
-// serves their watches, while the siblings work on.
+// forgetOne forgets the flows to the member that has sent most to the connected clients, because it
+// serves their watches, while siblings work.
 func forgetOne(ctx context.Context, s Scene) {
 	busiest, most := []*link.Conn(nil), -1
 	for _, m := range s.Cluster.Members() {

@@ -21,9 +21,9 @@ const (
 )
 
 // Storm injects one random fault after another until ctx ends, and breaks random connections all the while. It returns
-// when the cluster is healed. The scene's Rand chooses the faults and cuts the connections, so that the
-// one does not change what the other draws; its Hold is the storm's own. It counts each fault by its name, and how often all
-// connections of clients to a member were reset apart from the faults.
+// when the cluster is healed. The faults are drawn from the scene's Rand and the connections from cuts, so that neither changes
+// what the other draws. The scene's Hold is ignored. Storm counts each fault by its name, and how often all connections of clients
+// to a member were reset apart from the faults.
 //
 // It notes and counts a fault that cannot be injected, and goes on; it ends if the
 // cluster cannot be healed within a minute.

@@ -53,18 +53,17 @@ type client struct {
 func (g group) start(tb testing.TB) []client {
 	c := g.cluster
 	cluster := labtest.Start(tb, lab.Config{Members: c.Members, TLS: c.TLS, Args: []string{"--quota-backend-bytes=8589934592"}})
-	var endpoints []string
+	endpoints := cluster.DirectEndpoints()
+	if c.ToClient > 0 {
+		endpoints = cluster.Endpoints()
+	}
 	for _, from := range cluster.Members() {
-		endpoints = append(endpoints, from.DirectEndpoint())
 		for _, to := range cluster.Members() {
 			if from != to {
 				cluster.PeerLink(from, to).Delay(link.Both, c.BetweenMembers)
 			}
 		}
-		if c.ToClient > 0 {
-			cluster.ClientLink(from).Delay(link.Both, c.ToClient)
-			endpoints = cluster.Endpoints()
-		}
+		cluster.ClientLink(from).Delay(link.Both, c.ToClient)
 	}
 	kv := pb.NewKVClient(cluster.Members()[0].Conn())
 	for _, o := range g.operations {
@@ -108,7 +107,7 @@ func sharedRPCs(tb testing.TB, cluster *lab.Cluster, endpoints []string) []clien
 	}
 }
 
-// executedOnce are a client with plain writes, with idempotent ones, the same grouped, and with the fence of a term.
+// executedOnce are clients whose writes are plain, idempotent, idempotent and grouped, and fenced by a term.
 func executedOnce(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client {
 	c := newQuorate(tb, cluster, clientv3.Config{Endpoints: endpoints})
 	once, err := idempotent.New(tb.Context(), c, idempotent.Config{})

@@ -30,7 +30,7 @@ type result struct {
 	Beside map[string]comparison `json:"beside,omitempty"`
 }
 
-// comparison is what a client shows by what another does.
+// comparison has the figures of a client relative to those of another.
 type comparison struct {
 	Rate   stats.Quartiles `json:"timesCallsPerSecond"`
 	CPU    stats.Quartiles `json:"timesCPU"`

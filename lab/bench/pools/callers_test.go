@@ -91,8 +91,8 @@ const (
 // stream is one that moves large messages until its context ends.
 type stream func(ctx context.Context, client pb.TestServiceClient) error
 
-// mixed: 4 callers of small unary calls beside 4 streams of 4 MB messages, which fill a link of 60 MB/s and 2 ms, compared with
-// the same link idle. Over the pool they are to take twice as long at most.
+// mixed compares small unary calls beside 4 streams of 4 MB messages, which fill a link of 60 MB/s and 2 ms, with those on an
+// idle link. Over the pool they are to take twice as long at most.
 func mixed(name string, large stream) measurement {
 	c := measurement{name: name, metrics: []string{"p99-ms"}, length: 2 * time.Second}
 	idle := oneConnection()

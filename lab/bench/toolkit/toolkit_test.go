@@ -40,7 +40,8 @@ type scenario struct {
 // figures are what was measured, by names that end with their units.
 type figures map[string]float64
 
-const usual = 5 * time.Millisecond // is how long a call takes
+// usual is how long a call takes where nothing is wrong.
+const usual = 5 * time.Millisecond
 
 var scenarios = []scenario{
 	{name: "frozen-streams", size: 3, freezes: true, run: frozenStreams},
