@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// DefaultLimit is that of [Options.Limit].
+// DefaultLimit is the default of [Options.Limit].
 const DefaultLimit = 20
 
 // maxLimit bounds what a request may ask for.
@@ -48,7 +48,7 @@ type Source interface {
 // closed.
 //
 // A request that prefers HTML gets a page, others get JSON; "?format=json" is JSON in any case.
-// Methods other than GET and HEAD are refused.
+// Methods other than GET and HEAD are refused with status 405, an invalid limit with 400.
 func Handler(o Options, clients map[string]Source) http.Handler {
 	return &handler{options: o, clients: clients, names: slices.Sorted(maps.Keys(clients))}
 }

@@ -33,8 +33,8 @@ func NewBuilder(cfg Config) (resolver.Builder, error) {
 }
 
 // RegisterInCluster registers a resolver with the zero Config in gRPC, for all channels of the
-// program. Call it before the first channel is created. For another Config, pass the result of
-// NewBuilder to grpc.WithResolvers or resolver.Register.
+// program. Call it before the first channel is created. The error is NewBuilder's. For another
+// Config, pass the result of NewBuilder to grpc.WithResolvers or resolver.Register.
 func RegisterInCluster() error {
 	b, err := NewBuilder(Config{})
 	if err != nil {

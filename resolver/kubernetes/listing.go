@@ -117,8 +117,8 @@ func textOf(err error) string {
 }
 
 // logLocked writes a line when the last endpoint disappears, and one when there are endpoints again,
-// because gRPC's own round_robin does not return the reason to calls; and one about a target that
-// is probably wrong.
+// because gRPC's own round_robin does not return the reason to calls; one when most disappear at
+// once; and one about a target that is probably wrong.
 func (l *listing) logLocked(now resolution) {
 	switch {
 	case now.empty != nil && l.logged.empty == nil:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -145,6 +146,7 @@ func TestCloseDuringEvents(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			time.Sleep(time.Millisecond)
 		}
 	})
 	published := make(map[*grpctest.Channel]int)

@@ -71,8 +71,8 @@ type WatchRequest struct {
 	RequireLeader bool `json:",omitzero"`
 }
 
-// Covers reports whether a key is among those watched.
-func (r WatchRequest) Covers(key string) bool {
+// covers reports whether a key is among those watched.
+func (r WatchRequest) covers(key string) bool {
 	switch r.RangeEnd {
 	case "":
 		return key == r.Key
@@ -88,7 +88,7 @@ func (r WatchRequest) Matches(e Event) bool {
 	if e.Type == PutEvent && r.NoPut || e.Type == DeleteEvent && r.NoDelete {
 		return false
 	}
-	return r.Covers(e.Key)
+	return r.covers(e.Key)
 }
 
 // Last returns the revision of the last of some events that the watch must deliver if it starts at a revision, 0 if there is none.

@@ -85,7 +85,7 @@ func (s *Server) store(at key, object *discoveryv1.EndpointSlice, exists bool) (
 
 // Create adds an EndpointSlice, and returns it as it is stored. It needs a name, a namespace,
 // and the label kubernetes.io/service-name to belong to a service. The error is an
-// AlreadyExists of client-go's errors package.
+// AlreadyExists of k8s.io/apimachinery/pkg/api/errors.
 func (s *Server) Create(slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	return s.store(key{slice.Namespace, slice.Name}, slice, false)
 }
