@@ -66,7 +66,7 @@ func compare(b *testing.B, sample func(context.Context, kind) figures) {
 	}
 }
 
-// prefix is that of the keys that are put.
+// prefix begins all keys that are put.
 const prefix = "bench/"
 
 func key(i int) string { return fmt.Sprintf("%s%05d", prefix, i) }

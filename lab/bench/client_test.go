@@ -29,7 +29,8 @@ type config struct {
 // renewal, by default 5 s, which on a busy machine is too short for thousands of new leases.
 const dialTimeout = time.Minute
 
-// client is what is used of a client. go generate ./lab/robustness/client copies our implementation for the official client.
+// client has the methods that the benchmarks use. go generate ./lab/robustness/client copies our implementation for the official
+// client.
 type client interface {
 	get(ctx context.Context, key string) error
 	put(ctx context.Context, key string) (revision int64, err error)

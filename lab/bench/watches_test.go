@@ -24,7 +24,7 @@ import (
 // oneWay is the latency of links in each direction: a round trip takes 2 ms.
 const oneWay = time.Millisecond
 
-// benchmark is what is measured of one client.
+// benchmark is a measurement of one client.
 type benchmark struct {
 	name        string
 	size, short int // watches, leases or puts, and those of a short run

@@ -23,7 +23,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-// look says what is out of order in a cluster, each in a word or two.
+// look lists what faults have done to the members of a cluster, in a few words each.
 func look(c *lab.Cluster, leader *lab.Member) []string {
 	var out []string
 	say := func(m *lab.Member, what string) {

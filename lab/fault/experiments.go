@@ -13,7 +13,7 @@ import (
 const (
 	// flapHalf is how long a follower that flaps is frozen, and then well.
 	flapHalf = 2 * time.Second
-	// pauseLength and pauseEvery are those of the pauses of a member.
+	// pauseLength is how long a member pauses, and pauseEvery the time from pause to pause.
 	pauseLength, pauseEvery = 700 * time.Millisecond, 3 * time.Second
 	// transferEvery is the time between two transfers of leadership.
 	transferEvery = time.Second

@@ -21,7 +21,9 @@ const (
 )
 
 // Storm injects one random fault after another until ctx ends, and breaks random connections all the while. It returns
-// when the cluster is healed. The faults are drawn from the scene's Rand and the connections from cuts, so that neither changes
+// when the cluster is healed.
+//
+// The faults are drawn from the scene's Rand and the connections from cuts, so that neither changes
 // what the other draws. The scene's Hold is ignored. Storm counts each fault by its name, and how often all connections of clients
 // to a member were reset apart from the faults.
 //

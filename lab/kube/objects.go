@@ -37,7 +37,7 @@ func (c *ControlPlane) CreateNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// Apply creates an object, or makes it what is given here, by one PATCH (a
+// Apply creates an object, or changes the existing one to it, by one PATCH (a
 // server-side apply). A typed object needs its TypeMeta and, if its kind has one, a
 // namespace.
 func (c *ControlPlane) Apply(ctx context.Context, object runtime.Object) error {

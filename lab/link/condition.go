@@ -41,7 +41,7 @@ type Condition struct {
 
 // Stats are counts since the link was made.
 type Stats struct {
-	// Accepted is the number of connections taken on, with those that are over.
+	// Accepted is the number of connections that were accepted, ended ones included.
 	Accepted uint64
 	// Refused is the number of connections that were reset without reaching the
 	// target: the link was cut, or the target did not listen.

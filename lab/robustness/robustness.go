@@ -1,14 +1,13 @@
 // Package robustness runs a workload on a cluster under faults, and checks what its clients received.
 //
 // [Run] starts a cluster and runs a [Workload] on it. [Env.InjectFaults] kills, stops and cuts off members, moves leaders, and
-// cuts, delays and blackholes links, in an order that the seed gives, for a configured time. A
-// recorder takes the whole history of the store from the members themselves, past the links and the clients under test.
+// cuts, delays and blackholes links, in an order that the seed gives, for a configured time. A recorder takes the whole history
+// of the store from the members themselves, past the links and the clients under test.
 //
 // The workloads are packages below: faults, which injects one fault after the other, and the soaks watches, linear, locks and
-// resolvers, in which the sources of names fail in place of the
-// schedule of the others. Packages watchcheck and lockcheck compare watches and locks with that history, and linear/model checks
-// that answers are linearizable. Package client has the clients under test: Quorate, and the official client. A run
-// counts what happened in [Counts], which its [Outcome] prints.
+// resolvers; the last injects faults into sources of names in place of InjectFaults. Packages watchcheck and lockcheck compare
+// watches and locks with that history, and linear/model checks that answers are linearizable. Package client has the clients
+// under test: Quorate, and the official client. A run counts what happened in [Counts], which its [Outcome] prints.
 package robustness
 
 import (
@@ -85,9 +84,8 @@ func (e *Env) Recorded() (revision int64, events []history.Event, err error) {
 	return e.Record.catchUp(ctx)
 }
 
-// Run runs a workload on a cluster, of which the members and the directory are those of cfg. The error says why the run could not
-// go on; a promise that was broken is no error, see the outcome's Verdict. The end of ctx ends the run early, which is no error
-// either.
+// Run runs a workload on a cluster with the members and the directory of cfg. The error says why the run could not go on; a promise
+// that was broken is no error, see the outcome's Verdict. The end of ctx ends the run early, which is no error either.
 //
 // When Run returns, the cluster is gone with its processes, ports and files.
 func Run(ctx context.Context, cfg Config, cluster lab.Config, work Workload) (Outcome, error) {

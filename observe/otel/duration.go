@@ -23,7 +23,7 @@ const (
 // maxMethods bounds the methods that have series of their own. etcd has 60.
 const maxMethods = 100
 
-// methodOptions are what is measured of a method, and its attributes.
+// methodOptions has the attributes of a method, and the tally of its attempts.
 type methodOptions struct {
 	method  attribute.KeyValue
 	started tally

@@ -155,8 +155,8 @@ func (o *outage) note(now time.Time, t tally) {
 	}
 }
 
-// forgetOld forgets attempts of which the last is too long ago to belong to an outage that begins now: calls fail before the
-// cause is known.
+// forgetOld resets the counts if the last attempt is too old to belong to an outage that begins now: calls fail before the cause
+// is known.
 func (o *outage) forgetOld(now time.Time) {
 	if now.Sub(o.noted) > minDuration {
 		o.tried = tally{}

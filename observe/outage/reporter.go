@@ -249,8 +249,8 @@ func (r *Reporter) examineClusterLocked(now time.Time) {
 	}
 }
 
-// examineEndpointLocked handles what is due. It reports whether an endpoint that the line about the cluster stands for is out for
-// another reason.
+// examineEndpointLocked handles what is due. It reports whether the reason changed for an endpoint that is covered by the line about
+// the cluster.
 func (r *Reporter) examineEndpointLocked(now time.Time, ep string, o *outage, latest health.Status) (changed bool) {
 	switch {
 	case o.down && o.logged:

@@ -26,7 +26,7 @@ var (
 	callBuckets = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20}
 )
 
-// metrics are those of all clients in a registry.
+// metrics has the metrics that all clients of a registry share.
 type metrics struct {
 	vectors *prometheus.Registry // has the vectors below
 

@@ -79,7 +79,7 @@ const (
 	rangeKeys   = 10_000
 )
 
-// group is what is measured on one cluster with the same clients.
+// group is a set of operations that are measured on one cluster with the same clients.
 type group struct {
 	name       string
 	cluster    clusterConfig

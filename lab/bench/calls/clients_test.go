@@ -189,7 +189,7 @@ func transportCredentials(cfg *tls.Config) credentials.TransportCredentials {
 	return credentials.NewTLS(cfg)
 }
 
-// callOptions are those of both clients.
+// callOptions are the call options that both clients use.
 var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 
 func stubCall(kv pb.KVClient, o operation) call {

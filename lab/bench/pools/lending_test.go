@@ -61,8 +61,8 @@ func lendingFrom[R interface{ Release() }](
 	}
 }
 
-// borrowing returns the time that one loan takes, that of all of them divided by their
-// number.
+// borrowing returns the time for one loan: the elapsed time divided by the number of loans of
+// all borrowers.
 func borrowing(ctx context.Context, borrow func(context.Context) error, borrowers int, d time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

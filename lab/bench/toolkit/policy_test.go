@@ -37,7 +37,7 @@ var policies = []policy{
 	{"pick_first", `{"pick_first": {}}`},
 }
 
-// dialOptions returns those of a channel for a scenario, with all that the policy's library offers for it.
+// dialOptions returns the options of a channel for a scenario, with all that the policy's library offers for it.
 func (p policy) dialOptions(s scenario, list resolver.Builder) ([]grpc.DialOption, error) {
 	if p.config == "" {
 		channel := quorate.Channel{TransportCredentials: insecure.NewCredentials(), Policy: p.name, Resolvers: []resolver.Builder{list}}

@@ -67,7 +67,7 @@ func TestBadArguments(t *testing.T) {
 
 var update = flag.Bool("update", false, "draw the picture of the pages")
 
-// The picture on the first page is that of the figures beside it.
+// The picture on the first page shows the figures of the record beside it.
 func TestPictureIsOfTheRecord(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/kube-faults.json")
 	require.NoError(t, err)

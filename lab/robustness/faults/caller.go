@@ -108,7 +108,7 @@ func (c *caller) next(now time.Duration) call {
 	return next
 }
 
-// reads has the reads of what is put, and of a counter.
+// reads has the read of the key that is put, and that of the counter.
 var reads = [...][]model.Act{{{Verb: model.Read, Key: putKey}}, {{Verb: model.Read, Key: counterKey}}}
 
 // write returns the next put or txn.

@@ -78,7 +78,7 @@ func (c Config) complete() (Config, error) {
 	return c, errors.Join(append(wrong, err)...)
 }
 
-// text says what is run.
+// text describes the run in sentences.
 func (c Config) text() string {
 	return fmt.Sprintf(`The cluster had %d members, the load %d callers of each kind, %v between calls and a deadline of %v,
 and as many watches, and leases with a TTL of %v. Faults were held for %v. The seed was %d.

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// start starts a load without a cluster, whose client also has what is beside the store: a watcher or a lessor.
+// start starts a load without a cluster. Its client has the store and, beside it, a watcher or a lessor if there is one.
 func start(t *testing.T, store *memory, callers int, beside ...any) *run {
 	cfg := Config{Callers: callers, Pause: 5 * time.Millisecond, CallTimeout: 10 * time.Second, LeaseTTL: 3 * time.Second}
 	cfg.Seed = 1

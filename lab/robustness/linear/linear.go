@@ -26,8 +26,8 @@ const Known robustness.Promise = "known"
 const (
 	// callersOfClient is how many callers share a client.
 	callersOfClient = 3
-	// returnTimeout bounds the time from the end of the faults to that of the calls
-	// that are under way. None has more than callTimeout.
+	// returnTimeout bounds the time from the end of the faults until all calls have
+	// returned. None has more than callTimeout.
 	returnTimeout = callTimeout + 20*time.Second
 )
 

@@ -9,7 +9,7 @@ import (
 )
 
 // simulation is a store with a lock and those who contend for it. Every step takes a
-// millisecond, in the middle of which the store does what it is asked to.
+// millisecond, and the store acts in the middle of it.
 type simulation struct {
 	history  lockcheck.History
 	a, b     *lockcheck.Attempt // of the sample
@@ -19,7 +19,7 @@ type simulation struct {
 	values   int
 }
 
-// prefix is that of the lock in a simulation.
+// prefix is the prefix of the lock's keys.
 const prefix = "/lock/"
 
 func newSimulation(contenders int) *simulation {

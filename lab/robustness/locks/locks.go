@@ -29,9 +29,9 @@ import (
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
-// roundTimeout bounds the time from the end of the faults to that of the rounds
-// that are under way: a session, a lock, all writes and the end of the session,
-// each in the time it may take.
+// roundTimeout bounds the time from the end of the faults until all rounds have
+// ended: a session, a lock, all writes and the end of the session, each in the time
+// it may take.
 const roundTimeout = time.Minute
 
 // late is the error of a run whose calls outlast roundTimeout.

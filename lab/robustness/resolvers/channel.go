@@ -91,7 +91,7 @@ func (c *channel) call(ctx context.Context) error {
 	return err
 }
 
-// port is that of all backends.
+// port is the port of all backends.
 const port = 8080
 
 // backends are addresses that only the channels of a run know. One server answers at all of them.

@@ -79,7 +79,7 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	return result, err
 }
 
-// run runs without the check for what is left.
+// run is Run without the check of [Clean].
 func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	c.Channels = cmp.Or(c.Channels, 100)
 	c.bound = cmp.Or(c.bound, 5*time.Second)

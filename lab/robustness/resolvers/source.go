@@ -16,7 +16,7 @@ type source struct {
 	builder func(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
 	// list makes the source list these backends.
 	list func(addresses []string)
-	// faults are those that the source can have.
+	// faults are the faults that the source can have.
 	faults []sourceFault
 }
 

@@ -21,8 +21,8 @@ type Client interface {
 	Close() error
 }
 
-// narrowBuffer bounds what is kept for a slow reader of one of the two clients, so
-// that his watches are paused and resumed, which the default makes rare.
+// narrowBuffer bounds the watch buffers of one of the two clients, so that watches of
+// slow readers are paused and resumed, which is rare with the default.
 const narrowBuffer = 64 << 10
 
 // connect connects two clients of Quorate: one with default policies, and one that pauses watches early.

@@ -17,7 +17,7 @@ import (
 type group struct {
 	// name in the metadata; empty for none.
 	name string
-	// requireLeader makes the contexts those of clientv3.WithRequireLeader.
+	// requireLeader derives the contexts by clientv3.WithRequireLeader.
 	requireLeader bool
 	// progress tells that RequestProgress is called for the group.
 	progress bool
@@ -56,7 +56,7 @@ type plan struct {
 const (
 	// shortestLife and longestLife bound the life of most watches.
 	shortestLife, longestLife = time.Second, 12 * time.Second
-	// veryLongLife bounds that of the others, which meet many faults.
+	// veryLongLife bounds the life of the others, which meet many faults.
 	veryLongLife = time.Minute
 	// longestPause bounds the pause of a slow reader.
 	longestPause = 50 * time.Millisecond
