@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/version"
+
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/official"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
@@ -37,7 +39,7 @@ func Clients() []Client {
 	tuned := fmt.Sprintf("keepalive every %.0f s with a timeout of %.0f s, watches with WithRequireLeader",
 		official.KeepAliveTime.Seconds(), official.KeepAliveTimeout.Seconds())
 	return []Client{
-		{"official", "official", "etcd client/v3 3.7.3 as it comes, nothing set but endpoints", official.AsItComes},
+		{"official", "official", "etcd client/v3 " + version.Version + " as it comes, nothing set but endpoints", official.AsItComes},
 		{"official-tuned", "tuned", tuned, official.Tuned},
 		{QuorateID, "Quorate", "as it comes, nothing set but endpoints", quorate.Connect},
 	}
@@ -47,14 +49,12 @@ func Clients() []Client {
 type Runner func(context.Context, Config) (Report, error)
 
 // Compare runs the experiment with one client after the other, each on a fresh cluster with the same faults, load and seed. The
-// clients never run at the same time: they would take the machine from each
-// other. The seed makes them draw the same choices; which members these hit depends on who was elected, since a fault of a
-// follower chooses among those who do not lead.
+// clients never run at the same time: they would take the machine from each other. The seed makes them draw the same choices;
+// which members these hit depends on who was elected, since a fault of a follower chooses among those who do not lead.
 //
-// The reports are valid, as far as they go, even with an error,
-// which joins what kept runs from going on, each with the client's label. Such a run does
-// not end the comparison; the end of ctx does, and is no error. What the checks find wrong
-// with a client is no error either, see [Report.Verdict]. If the configuration is wrong there are none.
+// The reports are valid, as far as they go, even with an error. The error joins the failures of runs, each with the client's
+// label; a run that fails does not end the comparison. The end of ctx does, and is no error. A violation is no error either, see
+// [Report.Verdict]. With a wrong configuration there are no reports.
 func Compare(ctx context.Context, cfg Config, clients []Client, run Runner) (reports []Report, err error) {
 	if cfg, err = cfg.complete(); err != nil {
 		return nil, err
