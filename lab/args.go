@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// peerPort is the port in the members' peer URLs. Together with the addresses it is
-// a name and never connected to.
+// peerPort is the port in the members' peer URLs. Nothing connects to it: members reach
+// each other through their proxies, see peerProxy.
 const peerPort = 2380
 
 // peerAddress returns the host:port by which the other members know the member at
@@ -66,8 +66,8 @@ func (c *Cluster) commandLocked(m *Member) *exec.Cmd {
 	return cmd
 }
 
-// flagsLocked returns the command line of member m. Each of them is known to etcd 3.4 and
-// to etcd 3.7. The lock is m.mu.
+// flagsLocked returns the command line of member m: flags that etcd 3.4 and etcd 3.7 know.
+// The lock is m.mu.
 func (c *Cluster) flagsLocked(m *Member) []string {
 	members := make([]string, 0, len(c.members))
 	for _, other := range c.members {

@@ -88,7 +88,7 @@ func (c *Cluster) prepare() {
 	}
 }
 
-// onClose has something undone by Close.
+// onClose adds a function that Close calls.
 func (c *Cluster) onClose(undo func() error) { c.undo = append(c.undo, undo) }
 
 // linkPeers makes a link for each ordered pair of members.
@@ -145,7 +145,7 @@ func (c *Cluster) close() error {
 
 // Members returns the members in the order of their index.
 func (c *Cluster) Members() []*Member {
-	return append([]*Member(nil), c.members...)
+	return slices.Clone(c.members)
 }
 
 // Others returns the members but m, such as the followers of a leader.

@@ -139,7 +139,7 @@ func testLostMajority(t *testing.T, c *lab.Cluster) {
 	requireValue(t, dial(t, c), "k", "kept")
 }
 
-// While a member is dead its port can be taken by who names it.
+// While a member is dead, a process that asks for its port by number gets it.
 func testLostPort(t *testing.T, c *lab.Cluster) {
 	m := c.Members()[0]
 	put(t, dial(t, c), "k", "kept")

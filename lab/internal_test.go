@@ -102,7 +102,6 @@ func TestPeerProxy(t *testing.T) {
 			answer, err := io.ReadAll(nc)
 			require.NoError(t, err)
 			assert.Equal(t, test.answer, string(answer[:min(len(answer), len(test.answer))]))
-			assert.Equal(t, test.answer == "", len(answer) == 0)
 		})
 	}
 	t.Run("peer", func(t *testing.T) {

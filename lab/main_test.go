@@ -68,7 +68,7 @@ func put(t *testing.T, client *clientv3.Client, key, value string) {
 	t.Helper()
 	ctx := grpctest.Within(t, soon)
 	_, err := client.Put(ctx, key, value)
-	for ctx.Err() == nil && dropped(err) {
+	for ; ctx.Err() == nil && dropped(err); time.Sleep(10 * time.Millisecond) {
 		_, err = client.Put(ctx, key, value)
 	}
 	require.NoError(t, err)

@@ -124,13 +124,13 @@ func (m *Member) Kill() error {
 // Stop freezes the member (SIGSTOP), as a hung host would: connections stay up and
 // are accepted by the kernel, nothing is answered. It fails with ErrNotRunning on a
 // member that is not running.
-func (m *Member) Stop() error { return m.freeze("stop", (*child.Process).Freeze, true) }
+func (m *Member) Stop() error { return m.setStopped("stop", (*child.Process).Freeze, true) }
 
 // Continue wakes a member frozen by Stop (SIGCONT). On a member that runs it does
 // nothing.
-func (m *Member) Continue() error { return m.freeze("continue", (*child.Process).Continue, false) }
+func (m *Member) Continue() error { return m.setStopped("continue", (*child.Process).Continue, false) }
 
-func (m *Member) freeze(verb string, act func(*child.Process) error, stopped bool) error {
+func (m *Member) setStopped(verb string, act func(*child.Process) error, stopped bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := ErrNotRunning
@@ -258,7 +258,7 @@ func (m *Member) lastRun() *process {
 // running reports whether the process exists and is not frozen.
 func (m *Member) running() bool { return m.Alive() && !m.Stopped() }
 
-// retire ends the member for good. A start under way notices that, and ends.
+// retire ends the member for good, and waits for a start that is under way.
 func (m *Member) retire() error {
 	m.mu.Lock()
 	m.retired = true

@@ -66,9 +66,9 @@ func TestStartProxyErrors(t *testing.T) {
 // TestLeaseThroughProxy keeps leases alive through etcd's gRPC proxy, which answers a
 // keepalive only when it renews the lease by itself the next time: at once on a new
 // stream, and up to a third of the TTL later on an old one. The client has to find out
-// that this is no reason to open another stream. With a TTL of 3 s or less there is none
-// that would do: the answer to the next request may come when the time is over that the
-// one before has proven, since the proxy looks for renewals that are due every 500 ms.
+// that this is no reason to open another stream. A TTL of 3 s or less is too short: the
+// proxy checks every 500 ms which renewals are due, so that an answer may come when the time
+// has passed for which the answer before proved the lease.
 func TestLeaseThroughProxy(t *testing.T) {
 	t.Parallel()
 	cluster := start(t, lab.Config{Members: 1})
@@ -109,15 +109,15 @@ func countStreams(n *atomic.Int64) grpc.StreamClientInterceptor {
 // several, and answers for the server where it does.
 //
 // Backlogs stay below a thousand revisions. The server delivers longer ones in parts, each with the revision of its store
-// in the header; the proxy takes that for what it has delivered when it makes one watch of two, and then leaves out what
-// is between. With a backlog of four thousand the official client missed up to half of it in one of five attempts.
+// in the header. When the proxy makes one watch of two, it takes that revision for the last one that it has delivered, and
+// leaves out the events between. With a backlog of four thousand the official client missed up to half of it in one of five attempts.
 func TestWatchThroughProxy(t *testing.T) {
 	const watches, history = 140, 4
 	cluster := start(t, lab.Config{Members: 1})
 	for _, test := range []struct {
 		name string
 		keys int // the number of different keys
-		from int // the number of revisions that a watch of a key goes back; 0 watches from now on
+		from int // the number of revisions that a watch of a key goes back; 0 watches from now on, -1 is another number for each watch
 	}{
 		{"distinct keys, from now on", watches, 0},
 		{"distinct keys, from a revision", watches, 3},
@@ -129,7 +129,7 @@ func TestWatchThroughProxy(t *testing.T) {
 			t.Parallel()
 			p := startProxy(t, cluster)
 			watcher := labtest.Client(t, quorate.Config{Endpoints: []string{p.Endpoint()}})
-			run := &proxyRun{t: t, writer: dial(t, cluster), watcher: watcher, prefix: test.name, keys: test.keys}
+			run := &proxyRun{t: t, writer: dial(t, cluster), watcher: watcher, prefix: test.name, written: make([][]int64, test.keys)}
 			for range history {
 				run.putAll()
 			}
@@ -154,7 +154,6 @@ type proxyRun struct {
 	writer  *clientv3.Client
 	watcher *quorate.Client
 	prefix  string
-	keys    int
 
 	written [][]int64 // by key, the revisions
 	watches []*proxyWatch
@@ -172,18 +171,15 @@ func (r *proxyRun) name(key int) string { return fmt.Sprintf("%s/%03d", r.prefix
 // putAll puts every key once.
 func (r *proxyRun) putAll() {
 	r.t.Helper()
-	if r.written == nil {
-		r.written = make([][]int64, r.keys)
-	}
-	for key := range r.keys {
+	for key := range r.written {
 		resp, err := r.writer.Put(grpctest.Within(r.t, soon), r.name(key), "v")
 		require.NoError(r.t, err)
 		r.written[key] = append(r.written[key], resp.Header.Revision)
 	}
 }
 
-// startAll starts n watches at once, over the keys in turn. They begin back revisions of their key ago; if that is negative
-// each begins elsewhere.
+// startAll starts n watches at once, over the keys in turn. They begin back revisions of their key ago, or, if back is
+// negative, each a different number of revisions.
 func (r *proxyRun) startAll(n, back int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
@@ -191,9 +187,9 @@ func (r *proxyRun) startAll(n, back int) {
 	r.watches = make([]*proxyWatch, n)
 	var started sync.WaitGroup
 	for i := range n {
-		key, back := i%r.keys, back
+		key, back := i%len(r.written), back
 		if back < 0 {
-			back = i / r.keys % 5
+			back = i / len(r.written) % 5
 		}
 		w := &proxyWatch{key: key, next: len(r.written[key]) - back}
 		r.watches[i] = w

@@ -76,7 +76,7 @@ func TestOnlyProvenServersGetParts(t *testing.T) {
 	}
 }
 
-// putMany puts as many keys, and returns the first revision.
+// putMany puts n keys, and returns the first revision.
 func putMany(t *testing.T, c *clientv3.Client, n int) int64 {
 	t.Helper()
 	ctx := grpctest.Within(t, 2*soon)
