@@ -93,12 +93,12 @@ func pathOf(t *testing.T, s servers.Server) string {
 	}
 }
 
-// TestRows runs rows with Quorate of which neither the comparison nor the fake has the like: tokens that expire or that a
-// member forgets, and writes through lanes of the newest etcd, of the oldest and of a grpc-proxy before it, which kine
-// must refuse. The matrix fails only where the official client is better.
+// TestRows runs with Quorate the rows that neither TestClients nor TestRowsOnAFake covers: tokens that expire or that a member
+// forgets, and idempotent writes on the newest etcd, on the oldest, on a grpc-proxy before the oldest, and on kine, which must
+// be refused. The matrix fails only where the official client is better.
 func TestRows(t *testing.T) {
 	t.Parallel()
-	const tokens, works = "authentication: tokens expire ", "idempotent writes: executed once, although the answer is lost"
+	const tokens, once = "authentication: tokens expire ", "idempotent writes: executed once, although the answer is lost"
 	newest := servers.BuiltIn
 	for _, row := range []struct {
 		server  servers.Server
@@ -111,10 +111,10 @@ func TestRows(t *testing.T) {
 		{server: newest, name: tokens + "under a keepalive"},
 		{server: newest, name: "authentication: the server restarts under calls"},
 		{server: oldest, name: "authentication: the server restarts under a watch"},
-		{server: newest, name: works},
-		{server: oldest, name: works},
-		{server: servers.OldProxy, name: works},
-		{server: kine, name: works, refused: "idempotent: no lane can be used"}, // when the writer is made
+		{server: newest, name: once},
+		{server: oldest, name: once},
+		{server: servers.OldProxy, name: once},
+		{server: kine, name: once, refused: "idempotent: no lane can be used"}, // when the writer is made
 	} {
 		t.Run(row.server.Name+", "+row.name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +168,7 @@ func record(t *testing.T, names []string, players ...player) [][]transcript.Entr
 }
 
 // requireAlike fails the test for every step whose outcomes differ without being listed, and for every listed difference that
-// has gone. A call that times out by surprise would prove nothing, even if it did so twice.
+// has gone. A call that times out unexpectedly proves nothing, even with both clients.
 func requireAlike(t *testing.T, server string, list []transcript.Difference, theirs, ours []transcript.Entry) {
 	t.Helper()
 	require.NotEmpty(t, theirs)

@@ -92,7 +92,7 @@ var likeLab = strings.NewReplacer(
 	`"member-0"`, `"m1"`, "http://member-0.fakeetcd:2379", "<URL of m1>", "http://member-0.fakeetcd:2380", "https://192.0.2.1:2380",
 )
 
-// notOfFake are the behaviours with calls that the fake has not.
+// notOfFake are the behaviours with calls that the fake does not serve.
 var notOfFake = []string{": downgrade", ": cluster", "authentication: auth", "maintenance: hash", "maintenance: maintenance", "maintenance: alarm"}
 
 // asFake returns entries in which etcd and the fake have the same names.
@@ -123,7 +123,7 @@ func TestRowsOnAFake(t *testing.T) {
 	require.Empty(t, o.Error)
 }
 
-// answers has calls of a method answered with what becomes of the real answer.
+// answers changes the answers to calls of a method.
 func answers(method string, change func(proto.Message, error) (proto.Message, error)) func(*fakeetcd.Cluster) {
 	return func(c *fakeetcd.Cluster) {
 		c.On(method, func(call *fakeetcd.Call) { call.Answer(change(call.Execute())) })

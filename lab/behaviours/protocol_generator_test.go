@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The requests are about few keys, values and leases, so that they meet: twelve keys at most, up to which etcd's sort
-// keeps the order of equal elements.
+// The requests are about few keys, values and leases, so that many concern the same one. Beyond twelve keys etcd's sort
+// does not keep the order of equal elements.
 const (
 	numKeys   = 6
 	numValues = 4
@@ -159,7 +159,7 @@ func (g *generator) call() proto.Message {
 }
 
 // txn draws a transaction. It either may put keys or may delete every key from one on: both together crash etcd 3.7.3,
-// as the package comment says.
+// see protocol_test.go.
 func (g *generator) txn() *pb.TxnRequest { return g.nestedTxn(txnDepth, !g.oneIn(4)) }
 
 func (g *generator) nestedTxn(depth int, mayPut bool) *pb.TxnRequest {

@@ -26,12 +26,12 @@ import (
 	"github.com/quorate/quorate/lab/servers"
 )
 
-// The behaviours in the files protocol_* are of a server alone: calls of generated clients, of every method that the fake has, by every kind of
-// user, some drawn at random from a seed, so that
+// The files protocol_* compare servers without a client library: their programs call every method that the fake has, as every kind of
+// user. Some draw their calls at random from a seed, so that
 //
 //	go test ./behaviours -run TestRandomCalls -seed 42
 //
-// repeats one run exactly. Each runs once on a fake member and once on the etcd that the lab carries, both empty at the
+// repeats one run exactly. Each program runs once on a fake member and once on the etcd that the lab carries, both empty at the
 // start, and the transcripts must be equal. They stay away from
 //
 //   - what the fake leaves out on purpose: the contents of a database file, progress without a request;
@@ -117,7 +117,7 @@ func (s *session) recorded(t *testing.T) []transcript.Entry {
 	t.Helper()
 	entries, err := transcript.Record("protocol", func(log *transcript.Log) {
 		for i, e := range s.transcript {
-			e = e.leveled()
+			e = e.normalized()
 			var err error
 			if e.Code != codes.OK {
 				err = status.Error(e.Code, e.Message)
@@ -129,16 +129,16 @@ func (s *session) recorded(t *testing.T) []transcript.Entry {
 	return entries
 }
 
-// leveled returns the entry without what may differ.
-func (e entry) leveled() entry {
+// normalized returns the entry without what may differ.
+func (e entry) normalized() entry {
 	if e.Request != nil {
 		e.Request = proto.Clone(e.Request)
-		level(e.Request)
+		normalize(e.Request)
 	}
 	e.Responses = slices.Clone(e.Responses)
 	for i, m := range e.Responses {
 		e.Responses[i] = proto.Clone(m)
-		level(e.Responses[i])
+		normalize(e.Responses[i])
 	}
 	return e
 }
@@ -164,9 +164,9 @@ func requireSeen(t *testing.T, transcript []entry, methods []string, errs []erro
 	t.Logf("succeeded: %v\nfailed: %v", succeeded, failed)
 }
 
-// level removes from a message, and from those within it, what may differ between the fake and etcd beyond what package
+// normalize removes from a message, and from those within it, what may differ between the fake and etcd beyond what package
 // transcript leaves out. Everything else must be equal.
-func level(m proto.Message) {
+func normalize(m proto.Message) {
 	switch m := m.(type) {
 	case *pb.Member: // its name and URLs follow from its configuration
 		m.Name = mask(m.Name)
@@ -182,10 +182,10 @@ func level(m proto.Message) {
 		case field.Message() == nil:
 		case field.IsList():
 			for i := range v.List().Len() {
-				level(v.List().Get(i).Message().Interface())
+				normalize(v.List().Get(i).Message().Interface())
 			}
 		default:
-			level(v.Message().Interface())
+			normalize(v.Message().Interface())
 		}
 		return true
 	})

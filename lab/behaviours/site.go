@@ -83,7 +83,7 @@ func (s Site) login(user, password string) (*clientv3.Client, error) {
 	return clientv3.New(cfg)
 }
 
-// do does something to the server.
+// do performs acts on the server, in order.
 func (s Site) do(ctx context.Context, acts ...site.Act) {
 	for _, act := range acts {
 		must(s.Do(ctx, act))
