@@ -88,10 +88,10 @@ func TestScalingInDNS(t *testing.T) {
 			before, began := ns.Asked(name), time.Now()
 			callUntilOnly(t, conn, addresses(all)...)
 			t.Logf("four backends after %v and %d lookups, of which there is one in %v", time.Since(began), ns.Asked(name)-before, interval)
-			// What is asked now was asked every interval since.
+			// Lookups go on, one in each interval.
 			require.Eventually(t, func() bool { return ns.Asked(name) >= before+4 }, testTimeout, 5*time.Millisecond, "there are no lookups any more")
 			callUntilOnly(t, theirs, addresses(all[:2])...) // gRPC's own resolver looks up when a connection is lost
-			connections := []int32{2, 2, 1, 1}              // theirs too
+			connections := []int32{2, 2, 1, 1}              // of both channels
 			assert.Equal(t, connections, counts(all))
 
 			ns.Set(name, records(all[:3])...)

@@ -56,7 +56,7 @@ type (
 	}
 )
 
-// program is one with a client of either kind, and a session. Programs of both kinds share locks, elections, transactions, recipes
+// program is a program with a client of one kind, and a session. Programs of both kinds share locks, elections, transactions, recipes
 // and the leasing cache on one server.
 type program struct {
 	lease             int64
@@ -130,7 +130,7 @@ func endSession(t *testing.T, lease int64, s interface {
 // brief is how long something is given to happen that must not.
 const brief = 200 * time.Millisecond
 
-// requireNothingYet shows that f has not returned.
+// requireNothingYet checks that no result comes.
 func requireNothingYet(t *testing.T, result <-chan error) {
 	t.Helper()
 	select {

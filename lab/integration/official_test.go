@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,7 @@ func queued(t *testing.T, c *clientv3.Client, p program, prefix string, f func()
 		if resp.Count > 0 {
 			return result
 		}
+		time.Sleep(pollInterval)
 	}
 }
 

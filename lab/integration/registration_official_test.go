@@ -37,7 +37,7 @@ func TestServicesAreShared(t *testing.T) {
 	require.NoError(t, err)
 	callUntilOnly(t, dialWith(t, "etcd:///"+name, "quorate_round_robin", builder), a)
 
-	// What the official client writes is what this package and the manager here write.
+	// The official client writes the same as our manager and as resolver/etcd.
 	require.NoError(t, theirManager.AddEndpoint(labtest.Context(t), name+"/"+b, official.Endpoint{Addr: b, Metadata: []string{"of", "theirs"}}))
 	callUntilOnly(t, dial(t, ours, name), a, b)
 	value := func() string {

@@ -160,7 +160,7 @@ const killedService = "killed"
 
 func registerHealth(s grpc.ServiceRegistrar) { healthpb.RegisterHealthServer(s, health.NewServer()) }
 
-// serveUntilKilled registers a server, tells its address, and serves until its standard
+// serveUntilKilled registers a server, prints its address, and serves until its standard
 // input ends, which is when its parent does. It returns the exit code.
 func serveUntilKilled(endpoint string) int {
 	err := fatal.Catch(func() {
@@ -181,7 +181,7 @@ func serveUntilKilled(endpoint string) int {
 	return 1
 }
 
-// serve runs a server until the test ends it, or at its end.
+// serve runs a server until the test stops it, or until the test ends.
 func serve(t *testing.T) (server *grpc.Server, addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -227,6 +227,7 @@ func callUntilOnly(t *testing.T, conn *grpc.ClientConn, servers ...string) {
 		if only {
 			return
 		}
+		time.Sleep(pollInterval)
 	}
 }
 

@@ -30,7 +30,7 @@ var unnamed = []error{
 	errors.New("bcrypt: password length exceeds 72 bytes"), // golang.org/x/crypto's
 }
 
-// notSupported is what kine says so of: leases and the methods that are Mutating (pkg/server/{lease,cluster,maintenance}.go).
+// notSupported are the methods that kine calls "not supported", of leases and Mutating ones (pkg/server/{lease,cluster,maintenance}.go).
 var notSupported = []string{
 	"lease keep alive", "lease revoke", "lease time to live", "lease leases",
 	"member add", "member remove", "member update", "member promote", "defragment", "downgrade",

@@ -100,8 +100,8 @@ func (r *rig) configs() {
 	require.NoError(r.t, follows.wait())
 }
 
-// leaseTTL is how long the leadership of a process stays that was killed or frozen. One that is late on a busy machine, or waits for an
-// election of etcd, keeps it.
+// leaseTTL is how long a process that was killed or frozen keeps the leadership. It is long enough for one that is late on a busy
+// machine, or waits for an election of etcd.
 const leaseTTL = "9s"
 
 // leaders freezes, interrupts and kills the process that leads. The one that was frozen writes nothing any more.

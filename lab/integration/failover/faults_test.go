@@ -56,7 +56,7 @@ func TestAFaultOfAMemberIsSurvived(t *testing.T) {
 }
 
 const (
-	// unreachable has a leader that clients cannot reach, who goes on leading: they see the fault of one member.
+	// unreachable is the fault of a leader that clients cannot reach and that goes on leading: they see the fault of one member.
 	unreachable = "leader-blackhole"
 
 	callers = 4

@@ -59,7 +59,7 @@ func (p *proxied) term(t *testing.T) uint64 {
 	return status.GetRaftTerm()
 }
 
-// connect returns a client, and who observes it.
+// connect returns a client, and its observer.
 func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Client, *recorder) {
 	t.Helper()
 	w := &recorder{}
@@ -71,7 +71,7 @@ type recorder struct {
 	observe.None
 	mu      sync.Mutex
 	states  []health.State // the states that endpoints came to
-	resumed int            // how often watches were
+	resumed int            // how often watches were resumed
 }
 
 func (w *recorder) StateChanged(c health.Change) {
@@ -111,7 +111,7 @@ func TestEtcdBehindNginx(t *testing.T) {
 	term := p.term(t)
 	tr.awaitPuts(t, 5*perConnection)
 	assert.GreaterOrEqual(t, p.ways[0].Stats().Accepted, uint64(5), "connections are replaced")
-	for _, err := range tr.unknown() {
+	for _, err := range tr.putErrors() {
 		// A machine that is too slow for its cluster is no fault of the proxy's.
 		assert.True(t, p.term(t) != term || strings.Contains(err.Error(), "504"), "a put whose outcome is unknown, without a fault: %v", err)
 	}
@@ -152,8 +152,8 @@ func TestAnIdleWatchBehindNginx(t *testing.T) {
 	}
 }
 
-// Two addresses with the same members behind both are two endpoints to a client, who sees
-// each of them change its role with every answer.
+// Two addresses with the same members behind both are two endpoints to a client. With every
+// answer it sees another role of an endpoint.
 func TestManyMembersAreOneEndpoint(t *testing.T) {
 	p := startProxied(t, "etcd.conf")
 	other, err := link.Listen(p.nginx.address)
@@ -174,7 +174,7 @@ func TestManyMembersAreOneEndpoint(t *testing.T) {
 		return !slices.ContainsFunc(client.EndpointStatus(), func(s health.Status) bool {
 			return s.State != health.Serving || etcdprobe.RoleOf(&s).ID == 0
 		})
-	}, readmission, pollInterval, "both serve, and have the role of who answered last: %v", client.EndpointStatus())
+	}, readmission, pollInterval, "both serve, and have the role of the member that answered last: %v", client.EndpointStatus())
 }
 
 // With an address for each member the client knows the members, and leaves one that hangs,

@@ -57,14 +57,14 @@ func dial(t *testing.T, target, policy, methodConfig string, opts ...grpc.DialOp
 	return conn
 }
 
-// Calls of a service whose clients make fewer at a time than a connection takes in all do
-// not notice that it is replaced all the time.
+// While fewer calls are in flight than nginx takes on a connection, no call notices that
+// connections are replaced all the time.
 func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 	const callers, calls = 16, 12 * perConnection
 	for _, policy := range []string{"quorate_round_robin", "pick_first"} {
 		t.Run(policy, func(t *testing.T) {
 			servers, way := behindNginx(t)
-			var s storm
+			var s load
 			s.run(dial(t, "passthrough:///"+way.Addr(), policy, retryPolicy), callers, calls)
 			assert.Empty(t, s.errors)
 			assert.Empty(t, s.cut)
@@ -79,7 +79,7 @@ func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 func TestACallIsRefusedByTwoConnections(t *testing.T) {
 	const callers, calls = 4 * perConnection, 16 * perConnection
 	servers, way := behindNginx(t)
-	var s storm
+	var s load
 	s.run(dial(t, "passthrough:///"+way.Addr(), "quorate_round_robin", ""), callers, calls)
 	t.Logf("%d of %d calls failed", len(s.errors), calls)
 	assert.NotEmpty(t, s.errors)
@@ -97,7 +97,7 @@ func TestACallIsRefusedByTwoConnections(t *testing.T) {
 
 type duplex = grpc.BidiStreamingClient[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]
 
-// openDuplex returns a stream on which as much is said as is asked for.
+// openDuplex opens a stream on which the server answers each message.
 func openDuplex(t *testing.T, conn *grpc.ClientConn) duplex {
 	t.Helper()
 	stream, err := pb.NewTestServiceClient(conn).FullDuplexCall(within(t, testTimeout))

@@ -21,15 +21,15 @@ import (
 // nginx is a process of its own, which serves one site on addresses of 127.0.0.1.
 type nginx struct {
 	path, dir string
-	address   string   // the first of
+	address   string   // the first of addresses
 	addresses []string // the addresses that it serves
 	process   *os.Process
 	ended     chan struct{}
 }
 
-// program is what surrounds a site's configuration: everything under the directory that is
-// the process's prefix, and nothing that needs privileges.
-const program = `
+// baseConfig includes the configuration of a site. Its files are in the directory that is the
+// process's prefix, and it needs no privileges.
+const baseConfig = `
 %s
 daemon off;
 worker_processes 2;
@@ -88,7 +88,7 @@ func startNginx(t *testing.T, site string) *nginx {
 	if os.Geteuid() == 0 {
 		user = "user root;" // workers of root's would be another user, who cannot enter the directory
 	}
-	n.write(t, "nginx.conf", fmt.Sprintf(program, user))
+	n.write(t, "nginx.conf", fmt.Sprintf(baseConfig, user))
 	n.write(t, "site.conf", site)
 	n.start(t)
 	t.Cleanup(func() {
@@ -114,7 +114,7 @@ func (n *nginx) start(t *testing.T) {
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		defer close(ended)
-		runtime.LockOSThread() // with which the process ends, and which therefore lasts
+		runtime.LockOSThread() // the process ends with this thread, see attributes
 		err := cmd.Start()
 		started <- err
 		if err == nil {

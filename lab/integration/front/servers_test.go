@@ -75,8 +75,8 @@ func (s *server) FullDuplexCall(stream grpc.BidiStreamingServer[pb.StreamingOutp
 	}
 }
 
-// storm is many calls at a time, and what became of them.
-type storm struct {
+// load is many calls at a time, with their results.
+type load struct {
 	next   atomic.Int64
 	mu     sync.Mutex
 	errors []error
@@ -85,7 +85,7 @@ type storm struct {
 }
 
 // run makes calls, from as many goroutines as there are callers.
-func (s *storm) run(conn *grpc.ClientConn, callers, calls int) {
+func (s *load) run(conn *grpc.ClientConn, callers, calls int) {
 	s.ok = map[string]bool{}
 	client := pb.NewTestServiceClient(conn)
 	var running sync.WaitGroup
@@ -103,7 +103,7 @@ func (s *storm) run(conn *grpc.ClientConn, callers, calls int) {
 	running.Wait()
 }
 
-func (s *storm) call(client pb.TestServiceClient, payload string) {
+func (s *load) call(client pb.TestServiceClient, payload string) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	var header metadata.MD

@@ -21,7 +21,7 @@ const (
 	deadline = 20 * time.Second // of a call, which none should need
 )
 
-// put is one that has ended.
+// put is a put that has ended.
 type put struct {
 	key      string
 	revision int64 // 0 if it failed
@@ -170,8 +170,8 @@ func (tr *traffic) acknowledgedLocked() int64 {
 	return latest
 }
 
-// unknown returns the errors of the puts that have failed so far.
-func (tr *traffic) unknown() []error {
+// putErrors returns the errors of the puts that have failed so far.
+func (tr *traffic) putErrors() []error {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	var errs []error

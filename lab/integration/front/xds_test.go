@@ -48,8 +48,8 @@ func addresses(servers ...*server) []string {
 	return list
 }
 
-// reach returns when of a hundred calls in a row none goes to another server than these,
-// and each of them gets some. A policy that prefers the fastest may leave some out.
+// reach repeats a hundred calls until each of these servers has answered some, and no other
+// one has. p2c, which prefers the fastest, may leave some out.
 func reach(t *testing.T, conn *grpc.ClientConn, policy string, servers ...*server) {
 	t.Helper()
 	want := map[string]bool{}
@@ -70,9 +70,9 @@ func reach(t *testing.T, conn *grpc.ClientConn, policy string, servers ...*serve
 	}
 }
 
-// background calls again after a pause, until it ends.
+// background makes calls with pauses between them, until end.
 type background struct {
-	storm   storm
+	load    load
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	calls   atomic.Int64
@@ -81,12 +81,12 @@ type background struct {
 func call(t *testing.T, conn *grpc.ClientConn) *background {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &background{stop: cancel, storm: storm{ok: map[string]bool{}}}
+	b := &background{stop: cancel, load: load{ok: map[string]bool{}}}
 	client := pb.NewTestServiceClient(conn)
 	for range callers {
 		b.running.Go(func() {
 			for ctx.Err() == nil {
-				b.storm.call(client, "")
+				b.load.call(client, "")
 				b.calls.Add(1)
 				time.Sleep(pause)
 			}
@@ -107,7 +107,7 @@ func (b *background) more(t *testing.T, calls int64) {
 func (b *background) end() []error {
 	b.stop()
 	b.running.Wait()
-	return b.storm.errors
+	return b.load.errors
 }
 
 // The policy chooses among all endpoints, or in one locality that another policy has chosen.
@@ -202,6 +202,6 @@ func leave(t *testing.T, policy string, secure bool) {
 	reach(t, conn, policy, servers...)
 	assert.Empty(t, calls.end())
 	// Of some answers, the header may have come through before the link was silent.
-	t.Logf("cut within their answer: %v", calls.storm.cut)
-	assert.LessOrEqual(t, len(calls.storm.cut), callers)
+	t.Logf("cut within their answer: %v", calls.load.cut)
+	assert.LessOrEqual(t, len(calls.load.cut), callers)
 }

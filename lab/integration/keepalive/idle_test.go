@@ -1,6 +1,6 @@
 //go:build experiment
 
-// Package keepalive_test holds the preset for etcd against etcd itself.
+// Package keepalive_test tests the preset for etcd on etcd itself.
 package keepalive_test
 
 import (
@@ -53,15 +53,15 @@ func TestIdleOnEtcd(t *testing.T) {
 
 	refused := keepalive.Etcd().Pair()
 	refused.Client.PermitWithoutStream = true
-	var foretold *keepalive.TooManyPingsError
-	require.ErrorAs(t, refused.Validate(), &foretold)
+	var predicted *keepalive.TooManyPingsError
+	require.ErrorAs(t, refused.Validate(), &predicted)
 	offending := dial(t, addr, grpc.WithKeepaliveParams(grpckeepalive.ClientParameters(refused.Client)))
 
 	begin := time.Now()
 	within, stop := context.WithTimeout(t.Context(), *idle+testTimeout)
 	defer stop()
 	require.True(t, offending.WaitForStateChange(within, connectivity.Ready), "etcd has ended the connection")
-	t.Logf("foretold for %v, came after %v", foretold.After, time.Since(begin))
+	t.Logf("predicted for %v, came after %v", predicted.After, time.Since(begin))
 
 	time.Sleep(time.Until(begin.Add(*idle)))
 	assert.Equal(t, connectivity.Ready, quiet.GetState())

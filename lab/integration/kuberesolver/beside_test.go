@@ -19,8 +19,8 @@ import (
 	"github.com/quorate/quorate/resolver/kubernetes"
 )
 
-// settled is how long a resolver may take to arrive at what is right, before what it has
-// is taken for its answer.
+// settled is how long a resolver may take to arrive at the right list. After that the list
+// that it has counts.
 const settled = 5 * time.Second
 
 // away is how long the API server is gone.

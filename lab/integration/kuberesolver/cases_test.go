@@ -130,7 +130,7 @@ func (s *scene) use(t *testing.T) inUse {
 	return u
 }
 
-// follows changes the service, which is seen, and no call has failed.
+// follows changes the service, and checks that the channel sees it and that no call has failed.
 func (u inUse) follows(t *testing.T, s *scene, what string) {
 	t.Helper()
 	began := time.Now()

@@ -33,7 +33,7 @@ var stopped = flag.Duration("stopped", 3*time.Second, "how long an API server st
 func TestMain(m *testing.M) {
 	lab.Main()
 	goleak.VerifyTestMain(m,
-		// Its goroutine stays when it is closed while an event arrives; see
+		// kuberesolver's goroutine stays when its watch is closed while an event arrives; see
 		// TestBesideKuberesolver.
 		goleak.IgnoreAnyFunction("github.com/sercand/kuberesolver/v6.(*streamWatcher).receive"))
 }
