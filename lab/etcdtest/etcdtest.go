@@ -27,6 +27,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/etcdtest"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 )
 
@@ -115,7 +116,7 @@ func (c *Cluster) Compact() {
 	ctx, cancel := context.WithTimeout(c.t.Context(), faultTimeout)
 	defer cancel()
 	err := c.compact(ctx)
-	for status.Code(err) == codes.Unavailable && ctx.Err() == nil { // an election drops what is under way
+	for status.Code(err) == codes.Unavailable && pause.For(ctx, 20*time.Millisecond) == nil { // an election drops what is under way
 		err = c.compact(ctx)
 	}
 	if !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) { // that is done already
@@ -163,7 +164,7 @@ func (c *Cluster) takeLost(method string) bool {
 	return i >= 0
 }
 
-// check fails the test. It may be called from any goroutine.
+// check fails the test if there is an error. It may be called from any goroutine.
 func (c *Cluster) check(err error) {
 	c.t.Helper()
 	if err != nil {

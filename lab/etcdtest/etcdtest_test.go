@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// It has no lab.Main.
+// TestMain does not call lab.Main: package etcdtest does.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testTimeout is far above what any call takes.

@@ -40,7 +40,7 @@ const (
 	clearing       = 12 * time.Minute // after it
 )
 
-// program is one that uses etcd and is scraped, in virtual time.
+// program uses etcd and is scraped, in virtual time.
 type program struct {
 	t        *testing.T
 	cluster  *fakeetcd.Cluster
@@ -75,7 +75,7 @@ func (p *program) run(d time.Duration) {
 			p.working.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				defer cancel()
-				_, _ = p.client.Get(ctx, "k") // its end is measured
+				_, _ = p.client.Get(ctx, "k") // the observer measures how it ends
 				_, _ = p.client.Put(ctx, "k", "v")
 			})
 			time.Sleep(callInterval)
@@ -120,7 +120,7 @@ type fault struct {
 	// begin begins it, and end ends it; nil if it passes by itself.
 	begin, end func(p *program)
 	lasts      time.Duration
-	// want are the alerts that fire, and may those that do so as well.
+	// want are the alerts that must fire, and may those that may fire as well.
 	want, may []string
 }
 

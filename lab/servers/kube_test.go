@@ -31,7 +31,7 @@ import (
 
 var loadTime = flag.Duration("load", 10*time.Second, "how long TestKubeAPIServer writes")
 
-// kubernetesServers are the servers below an API server.
+// kubernetesServers runs a test on each server that stores for an API server.
 func kubernetesServers(t *testing.T, test func(*testing.T, servers.Server)) {
 	if os.Getenv(kube.BinaryEnv) == "" {
 		t.Skipf("%s names no kube-apiserver: `make kube-servers` builds one over the shim and runs this", kube.BinaryEnv)
@@ -110,7 +110,7 @@ func (l *load) run(ctx context.Context, t *testing.T, c *kube.ControlPlane) {
 		work.Go(func() { l.write(writing, ctx, t, i) })
 	}
 	work.Go(func() { l.read(writing, t) })
-	time.Sleep(*loadTime / 2) // writers and the watch are what is tested, not this pause
+	time.Sleep(*loadTime / 2) // the server is killed in the middle of the load
 	store := c.Etcd().Members()[0]
 	require.NoError(t, store.Kill())
 	require.NoError(t, store.Restart(ctx))

@@ -86,10 +86,10 @@ const (
 	Backup Act = "backup"
 	// Restore kills it and starts it with the data of the backup.
 	Restore Act = "restore"
-	// Heal ends what Cut began.
-	Heal Act = "heal"
 	// Cut makes the proxy refuse connections, and ends the existing ones.
 	Cut Act = "cut"
+	// Heal ends what Cut began.
+	Heal Act = "heal"
 )
 
 // Do asks for an act and returns when it is done.
