@@ -21,10 +21,10 @@ import (
 
 type faultsFlags struct {
 	faults.Config
-	names   []string
-	compare bool
-	clients []string
-	once    bool
+	names      []string
+	compare    bool
+	clients    []string
+	idempotent bool
 }
 
 func newFaultsCommand(run faults.Runner) *cobra.Command {
@@ -58,7 +58,7 @@ func newFaultsCommand(run faults.Runner) *cobra.Command {
 	f.Uint64Var(&flags.Seed, "seed", 0, "seed of the choice of members and keys (default a new one; it is printed)")
 	f.BoolVar(&flags.compare, "compare", false, "run the official client, the same tuned, and Quorate, one after the other, and compare")
 	f.StringSliceVar(&flags.clients, "client", nil, "compare only these `clients`: "+strings.Join(idsOf(faults.Clients()), ", "))
-	f.BoolVar(&flags.once, "idempotent", false, "make Quorate's writes idempotent (clientv3/idempotent)")
+	f.BoolVar(&flags.idempotent, "idempotent", false, "make Quorate's writes idempotent (clientv3/idempotent)")
 	return cmd
 }
 
@@ -128,7 +128,7 @@ func (f faultsFlags) chosen() []faults.Client {
 		clients = slices.DeleteFunc(clients, func(c faults.Client) bool { return !slices.Contains(f.clients, c.ID) })
 	}
 	for i := range clients {
-		if f.once && clients[i].ID == faults.QuorateID {
+		if f.idempotent && clients[i].ID == faults.QuorateID {
 			clients[i].Description, clients[i].Connect = "writes are idempotent, otherwise as it comes", quorate.Idempotent
 		}
 	}

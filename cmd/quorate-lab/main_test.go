@@ -62,7 +62,7 @@ func execRoot(ctx context.Context, run faults.Runner, args ...string) (status in
 	return clitest.Exec(ctx, newRootCommand(run), args...)
 }
 
-// TestBadUsage has nothing run.
+// TestBadUsage starts no cluster.
 func TestBadUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"faults --fault flood":             `unknown fault "flood": the faults are kill, stop, blackhole, partition, slow, leader-kill`,

@@ -51,7 +51,7 @@ if neither an argument nor standard input was given.`,
 	return cmd
 }
 
-// maxLine is longer than the lines of logs. A longer line counts as several.
+// maxLine, in bytes, is longer than the lines of logs. A longer line counts as several.
 const maxLine = 1 << 20
 
 // eachLine calls do with each line as soon as it arrives, until the input ends or do fails.

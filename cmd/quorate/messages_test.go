@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/lab/etcdtest"
 )
 
-// Each case of an operator's audit that is not doctor's own ends with what is wrong, and the exit status that the help has for it.
-func TestSentences(t *testing.T) {
+// A command that fails says what is wrong, and has the exit status of the help.
+func TestCommandsNameTheProblem(t *testing.T) {
 	plain, secure := etcdtest.Start(t, etcdtest.Config{Members: 2}).Lab, etcdtest.Start(t, etcdtest.Config{TLS: true}).Lab
 	require.NoError(t, plain.Members()[1].Kill()) // no quorum
 	noQuorum, https := plain.Members()[0].Endpoint(), secure.Endpoints()[0]
@@ -32,33 +32,33 @@ func TestSentences(t *testing.T) {
 		status    int
 		want, not string
 	}{
-		{"P4: nobody listens", nil, []string{"top", "--once", "--endpoints", "127.0.0.1:1"}, cli.Failure, "\n127.0.0.1:1:  nothing listens at 127.0.0.1:1", "deadline"},
-		{"P4: an unknown authority", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
-		{"P4: plaintext", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
-		{"P4: one of two", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
-		{"P5: no quorum", nil, verify(noQuorum), cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`},
-		{"P5: an unknown authority", nil, verify(https), cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`},
-		{"P5: Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},
-		{"P6: Ctrl-C", interrupted, []string{"top", "--once", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
-		{"P6: Ctrl-C", interrupted, []string{"doctor", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
-		{"P6: Ctrl-C", interrupted, []string{"doctor", "--discovery-srv", "etcd.invalid"}, 130, "--discovery-srv: ", ""},
+		{"nobody listens", nil, []string{"top", "--once", "--endpoints", "127.0.0.1:1"}, cli.Failure, "\n127.0.0.1:1:  nothing listens at 127.0.0.1:1", "deadline"},
+		{"an unknown authority", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
+		{"plaintext", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
+		{"one of two", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
+		{"no quorum", nil, verify(noQuorum), cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`},
+		{"an unknown authority", nil, verify(https), cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`},
+		{"Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},
+		{"Ctrl-C", interrupted, []string{"top", "--once", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
+		{"Ctrl-C", interrupted, []string{"doctor", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
+		{"Ctrl-C", interrupted, []string{"doctor", "--discovery-srv", "etcd.invalid"}, 130, "--discovery-srv: ", ""},
 		{
-			"P6: a refused dial", nil,
+			"a refused dial", nil,
 			[]string{"explain", `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`},
 			cli.OK, "why              No connection was made, so nothing was sent.\na write is       not executed", "unknown",
 		},
-		{"P6: endpoints as an argument", nil, []string{"doctor", "a:1", "b:1"}, cli.Failure, "endpoints are given with --endpoints a:1,b:1", "unknown command"},
-		{"P6: endpoints as an argument", nil, []string{"verify", "a:1"}, cli.Failure, "endpoints are given with --endpoints a:1", "unknown command"},
-		{"P6: no endpoint", nil, []string{"doctor", "--endpoints="}, cli.Failure, "it names no endpoint", "127.0.0.1"},
-		{"P6: a URL", nil, []string{"doctor", "--endpoints", "etcds://" + address}, cli.Negative, "the certificate was issued by", "unknown scheme"},
-		{"P6: a bare name", nil, []string{"resolve", "--once", "127.0.0.1:80"}, cli.OK, "+ 127.0.0.1:80", "scheme"},
-		{"missing: unix", nil, []string{"resolve", "--once", "unix:/run/shop.sock"}, cli.OK, "+ /run/shop.sock", "scheme"},
-		{"missing: unix", nil, []string{"doctor", "--endpoints", "unix:/nosuch.sock"}, cli.Negative, "no connection to /nosuch.sock", "scheme"},
-		{"missing: --write-out", nil, []string{"top", "-w", "json", "--interval", "10s", "--endpoints", noQuorum}, cli.OK, `"role": "no leader"`, ""},
-		{"missing: --write-out", nil, []string{"verify", "-w", "yaml"}, cli.Failure, "it must be table or json", ""},
-		{"missing: SRV", nil, []string{"doctor", "--discovery-srv", "nosuch.invalid"}, cli.Failure, "--discovery-srv: dns: ", ""},
+		{"endpoints as an argument", nil, []string{"doctor", "a:1", "b:1"}, cli.Failure, "endpoints are given with --endpoints a:1,b:1", "unknown command"},
+		{"endpoints as an argument", nil, []string{"verify", "a:1"}, cli.Failure, "endpoints are given with --endpoints a:1", "unknown command"},
+		{"no endpoint", nil, []string{"doctor", "--endpoints="}, cli.Failure, "it names no endpoint", "127.0.0.1"},
+		{"a URL", nil, []string{"doctor", "--endpoints", "etcds://" + address}, cli.Negative, "the certificate was issued by", "unknown scheme"},
+		{"a bare name", nil, []string{"resolve", "--once", "127.0.0.1:80"}, cli.OK, "+ 127.0.0.1:80", "scheme"},
+		{"unix", nil, []string{"resolve", "--once", "unix:/run/shop.sock"}, cli.OK, "+ /run/shop.sock", "scheme"},
+		{"unix", nil, []string{"doctor", "--endpoints", "unix:/nosuch.sock"}, cli.Negative, "no connection to /nosuch.sock", "scheme"},
+		{"--write-out", nil, []string{"top", "-w", "json", "--interval", "10s", "--endpoints", noQuorum}, cli.OK, `"role": "no leader"`, ""},
+		{"--write-out", nil, []string{"verify", "-w", "yaml"}, cli.Failure, "it must be table or json", ""},
+		{"SRV", nil, []string{"doctor", "--discovery-srv", "nosuch.invalid"}, cli.Failure, "--discovery-srv: dns: ", ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(tt.args[0]+": "+tt.name, func(t *testing.T) {
 			ctx := tt.ctx
 			if ctx == nil {
 				ctx = t.Context()

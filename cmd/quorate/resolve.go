@@ -174,7 +174,7 @@ func (f *resolveFlags) show(
 	defer stop()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	out = reader{out, end}
+	out = endingWriter{out, end}
 	s := &display{view: resolve.NewText(out)}
 	if f.json {
 		s.view = resolve.NewJSON(out)
@@ -190,16 +190,16 @@ func (f *resolveFlags) show(
 	return resolve.Follow(ctx, b, target, s.updated)
 }
 
-// reader is the reader of the output. If it closes the output, the command ends.
-type reader struct {
+// endingWriter ends the command when a write fails: the output has no reader.
+type endingWriter struct {
 	io.Writer
 	end func(error)
 }
 
-func (r reader) Write(b []byte) (int, error) {
-	n, err := r.Writer.Write(b)
+func (w endingWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
 	if err != nil {
-		r.end(fmt.Errorf("the output has no reader: %w", err))
+		w.end(fmt.Errorf("the output has no reader: %w", err))
 	}
 	return n, err
 }

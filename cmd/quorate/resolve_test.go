@@ -119,8 +119,8 @@ func TestResolveFollowsEtcd(t *testing.T) {
 	requireLine(t, lines, "- 10.0.0.1:80")
 }
 
-// Like etcdctl's "endpoint health", it is 0 only if all endpoints serve. With --once, --duration bounds how long the answer is
-// waited for.
+// The exit status is 0 only if all endpoints serve, like that of etcdctl's "endpoint health". With --once, --duration bounds the
+// wait for the answer.
 func TestResolveOnce(t *testing.T) {
 	a, _, _ := backend(t)
 	refusing, service, _ := backend(t)
@@ -198,10 +198,10 @@ func TestResolveJSON(t *testing.T) {
 }
 
 func TestResolveJSONError(t *testing.T) {
-	silentUDP, err := net.ListenPacket("udp", "127.0.0.1:0")
+	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.NoError(t, silentUDP.Close())
-	lines := live(t, "dns:///a.example.:80", "--server", silentUDP.LocalAddr().String(), "--json")
+	require.NoError(t, closed.Close())
+	lines := live(t, "dns:///a.example.:80", "--server", closed.LocalAddr().String(), "--json")
 	require.True(t, lines.Scan())
 	var line struct{ Type, Error string }
 	require.NoError(t, json.Unmarshal(lines.Bytes(), &line))
@@ -209,7 +209,7 @@ func TestResolveJSONError(t *testing.T) {
 	assert.Contains(t, line.Error, "a.example.")
 }
 
-// Variables of etcdctl, and flags before them.
+// Variables of etcdctl count unless their flag is given.
 func TestResolveReadsVariablesOfEtcdctl(t *testing.T) {
 	cluster, err := lab.Start(t.Context(), lab.Config{Members: 1, TLS: true, ClientCertAuth: true, Dir: t.TempDir()})
 	require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestResolveNamesTheVariableThatIsWrong(t *testing.T) {
 	assert.Equal(t, cli.OK, status, stderr)
 }
 
-// It ends when its output is closed.
+// The command ends when its output is closed.
 func TestResolveWithoutAReader(t *testing.T) {
 	r, w := io.Pipe()
 	require.NoError(t, r.Close())
@@ -263,7 +263,7 @@ func (p silence) Probe(ctx context.Context, conn grpc.ClientConnInterface, tell 
 	<-ctx.Done()
 }
 
-// An endpoint that goes is not waited for.
+// With --once the command does not wait for an endpoint that is gone.
 func TestResolveOnceWhileEndpointsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := manual.NewBuilderWithScheme("test")

@@ -24,7 +24,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 )
 
-// Bounds of --interval: a member is asked once each, so that this costs little.
+// The default of --interval and its lower bound: each interval is one request to each member.
 const (
 	defaultInterval = time.Second
 	minInterval     = 500 * time.Millisecond

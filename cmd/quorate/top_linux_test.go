@@ -16,9 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal starts the program on a terminal, which is that of its session, with no other standard input. It returns
-// what the terminal shows, and takes keys.
+// onTerminal starts the program on a terminal, which is that of its session, with no other standard input. It returns the
+// other side of the terminal: reads return what the terminal shows, writes are keys.
 func onTerminal(t *testing.T, environment string, args ...string) (*exec.Cmd, *os.File) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

@@ -4,5 +4,5 @@ package cli
 
 import "os"
 
-// noReader is not known here.
+// noReader returns false: whether a pipe has a reader is known on Unix only.
 func noReader(*os.File) bool { return false }

@@ -28,7 +28,7 @@ func Table(b *strings.Builder, lines [][]string) {
 // OneLine is [Clean] for a text that is to stay on its line.
 func OneLine(text string) string { return strings.ReplaceAll(Clean(text), "\n", " ") }
 
-// Clean replaces characters that control a terminal, of what comes from elsewhere, by spaces; not the ends of lines.
+// Clean replaces characters that control a terminal by spaces, but not the ends of lines. It is for texts that come from elsewhere.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || r == '\n' {

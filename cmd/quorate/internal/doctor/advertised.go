@@ -21,14 +21,17 @@ type advertisedURL struct {
 }
 
 // advertisedURLs returns the URLs that the members advertise. Those that are no endpoints get a visit: a client that
-// syncs its endpoints uses them. If one endpoint is examined there are none: what is wrong elsewhere is not its cause.
+// syncs its endpoints uses them. With cfg.Only it returns none: a problem of another member is not the cause.
 func advertisedURLs(cfg Config, visits []*visit) []advertisedURL {
+	if cfg.Only != "" {
+		return nil
+	}
 	var out []advertisedURL
 	seen := map[string]bool{}
 	for _, v := range visits {
 		for _, m := range v.members.GetMembers() {
 			for _, url := range m.ClientURLs {
-				if key := m.Name + url; cfg.Only == "" && len(out) < maxAdvertised && !seen[key] {
+				if key := m.Name + url; len(out) < maxAdvertised && !seen[key] {
 					seen[key] = true
 					out = append(out, newAdvertisedURL(cfg, visits, m, url))
 				}
@@ -129,7 +132,7 @@ func hint(url string) string {
 // missing notes voting members that answer and that no endpoint names.
 func (d *diagnosis) missing(urls []advertisedURL) {
 	if d.cfg.Cluster || slices.ContainsFunc(d.visits, func(v *visit) bool { return v.member == nil && (v.failed != stepNone || v.web.proxy) }) {
-		return // an endpoint that failed may be the one
+		return // the endpoint that failed may be that member
 	}
 	seen := map[uint64]bool{}
 	for _, a := range urls {
@@ -178,8 +181,4 @@ func (d *diagnosis) isLost(m *pb.Member) bool {
 		}
 	}
 	return asked
-}
-
-func (d *diagnosis) memberFinding(m *pb.Member, s Severity, code, run, cause string) {
-	d.findings = append(d.findings, Finding{Severity: s, Code: code, Member: nameOf(m), Cause: cause, Run: run})
 }

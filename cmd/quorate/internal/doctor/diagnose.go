@@ -101,12 +101,12 @@ func (v *visit) isAdvertisedBy(m *pb.Member) bool {
 	})
 }
 
-// served returns those visits that have a status.
+// served returns the visits that have a status.
 func (d *diagnosis) served() []*visit {
 	return slices.DeleteFunc(slices.Clone(d.visits), func(v *visit) bool { return v.failed != stepNone || v.status == nil })
 }
 
-// members returns those that are members of an etcd cluster and have a status.
+// members returns the visits of members of an etcd cluster that have a status.
 func (d *diagnosis) members() []*visit {
 	return slices.DeleteFunc(d.served(), func(v *visit) bool { return v.status.Header.GetMemberId() == 0 })
 }
@@ -190,7 +190,7 @@ func (d *diagnosis) state(v *visit) {
 	if v.readErr != nil && s.Leader != 0 && !s.IsLearner {
 		d.finding(v, Error, "read-failed", v.etcdctl("endpoint health"), "the member answers, and a linearizable read fails: %s", message(v.readErr))
 	}
-	if v.behind != nil && s.RaftAppliedIndex < v.behind.RaftIndex && v.behind.RaftIndex-v.behind.RaftAppliedIndex > lagBound {
+	if v.earlier != nil && s.RaftAppliedIndex < v.earlier.RaftIndex && v.earlier.RaftIndex-v.earlier.RaftAppliedIndex > lagBound {
 		d.finding(v, Warning, "lagging", "on the member: iostat -x 1; journalctl -u etcd | grep 'took too long'",
 			"the member has not applied in %v what was committed: it is %d entries behind; its disk or CPU is too slow", d.cfg.Settle, toApply(s))
 	}

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/internal/pause"
@@ -29,7 +32,7 @@ type Config struct {
 	Hash bool
 	// Collect, if set, is called with what each member answered, one file at a time.
 	Collect func(File)
-	// Settle is the pause before what may pass, such as an election, is looked at again.
+	// Settle is the pause before problems that may pass, such as an election, are looked at again.
 	// Default [DefaultSettle].
 	Settle time.Duration
 }
@@ -94,6 +97,22 @@ func Examine(ctx context.Context, cfg Config) (Report, error) {
 	return newReport(shown, diagnose(cfg, all, advertised)), nil
 }
 
+// unsettled reports whether a problem was seen that may be due to an election or a moment of load.
+func unsettled(visits []*visit) bool {
+	var term uint64
+	for _, v := range visits {
+		term = max(term, v.status.GetRaftTerm())
+	}
+	return slices.ContainsFunc(visits, func(v *visit) bool {
+		s := v.status
+		if s == nil {
+			return false
+		}
+		lost := status.Code(v.readErr) == codes.Unavailable || status.Code(v.readErr) == codes.DeadlineExceeded
+		return s.Header.GetMemberId() != 0 && (s.Leader == 0 || s.RaftTerm < term || toApply(s) > lagBound) || lost
+	})
+}
+
 // each does something for all visits at the same time.
 func each(visits []*visit, do func(*visit)) {
 	var wg sync.WaitGroup
@@ -105,7 +124,7 @@ func each(visits []*visit, do func(*visit)) {
 
 // Why returns the cause of the first error or warning that an examination finds, "" if there is none.
 func Why(ctx context.Context, cfg Config) string {
-	cfg.Settle = time.Millisecond // what a moment explains is a cause, too
+	cfg.Settle = time.Millisecond // a problem that passes soon is a cause, too
 	report, err := Examine(ctx, cfg)
 	if err != nil || report.Healthy {
 		return ""

@@ -1,6 +1,10 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
 
 // Severity says how bad a finding is.
 type Severity string
@@ -26,7 +30,8 @@ type Finding struct {
 	Run string `json:"run,omitempty"`
 }
 
-// finding makes one of an endpoint. What is wrong with a member that no endpoint names fails no call.
+// finding adds a finding about the endpoint of a visit. An Error becomes a Warning if no endpoint names the member: it
+// fails no call.
 func (d *diagnosis) finding(v *visit, s Severity, code, run, cause string, args ...any) {
 	if s == Error && v.member != nil && !d.cfg.Cluster {
 		s = Warning
@@ -36,7 +41,12 @@ func (d *diagnosis) finding(v *visit, s Severity, code, run, cause string, args 
 	})
 }
 
-// clusterFinding makes one of the cluster.
+// memberFinding adds a finding about a member.
+func (d *diagnosis) memberFinding(m *pb.Member, s Severity, code, run, cause string) {
+	d.findings = append(d.findings, Finding{Severity: s, Code: code, Member: nameOf(m), Cause: cause, Run: run})
+}
+
+// clusterFinding adds a finding about the cluster.
 func (d *diagnosis) clusterFinding(s Severity, code, run, cause string, args ...any) {
 	d.findings = append(d.findings, Finding{Severity: s, Code: code, Cause: fmt.Sprintf(cause, args...), Run: run})
 }

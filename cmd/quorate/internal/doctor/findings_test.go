@@ -43,7 +43,7 @@ func serveWeb(t *testing.T, path, body string) string {
 	return bare(srv.URL)
 }
 
-// serveStatus returns the address of a proxy that answers everything by itself, over HTTP/2 too if it is to.
+// serveStatus returns the address of a proxy that answers everything by itself, over HTTP/2 in plaintext or over HTTP/1.
 func serveStatus(t *testing.T, code int, http2 bool) string {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "a page", code) }))
@@ -55,7 +55,7 @@ func serveStatus(t *testing.T, code int, http2 bool) string {
 	return bare(srv.URL)
 }
 
-func requireSentences(t *testing.T, cfg Config, want, not []string) {
+func requireText(t *testing.T, cfg Config, want, not []string) {
 	t.Helper()
 	cfg.Settle = time.Millisecond
 	report, err := Examine(t.Context(), cfg)
@@ -69,8 +69,8 @@ func requireSentences(t *testing.T, cfg Config, want, not []string) {
 	}
 }
 
-// Each case of an operator's audit prints what is wrong and what to run.
-func TestSentences(t *testing.T) {
+// The report says what is wrong and what to run.
+func TestFindingsNameTheProblem(t *testing.T) {
 	same := func(*scripted) {}
 	dead, err := port.Reserve()
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestSentences(t *testing.T) {
 		want, not []string
 	}{
 		{
-			"P1: a member is dead, and no endpoint names it", at(member(1, members("", dead.Address(), dead.Address())).start(t)),
+			"a member is dead, and no endpoint names it", at(member(1, members("", dead.Address(), dead.Address())).start(t)),
 			[]string{"warning  m2 (http://" + dead.Address() + "): nothing listens at " + dead.Address() + ": etcd is not running"},
 			[]string{"advertise-client-urls", "misadvertised"},
 		},
@@ -108,35 +108,35 @@ func TestSentences(t *testing.T) {
 			nil,
 		},
 		{
-			"P2: a member is frozen, and no endpoint names it", at(member(1, members("", silent)).start(t)),
+			"a member is frozen, and no endpoint names it", at(member(1, members("", silent)).start(t)),
 			[]string{"warning  m2 (http://" + silent + "): connections are accepted, and nothing is answered within "},
 			nil,
 		},
 		{
-			"P3: a grpc-proxy without members", at(serveWeb(t, "/proxy/metrics", "etcd_grpc_proxy_cache_hits_total 0")),
+			"a grpc-proxy without members", at(serveWeb(t, "/proxy/metrics", "etcd_grpc_proxy_cache_hits_total 0")),
 			[]string{"this is etcd's grpc-proxy, and no member behind it answers"},
 			[]string{"frozen", "it is no etcd"},
 		},
 		{
-			"P6: an expired certificate, accepted",
+			"an expired certificate, accepted",
 			clientv3.Config{Endpoints: []string{"https://" + expired}, TLS: &tls.Config{InsecureSkipVerify: true}},
 			[]string{`warning  https://` + expired + `: the certificate "CN=member" expired on `, "which only --insecure-skip-tls-verify accepts", "→ renew it"},
 			[]string{"Nothing is wrong"},
 		},
 		{
-			"P6: an authority that is not given", at("https://" + valid),
+			"an authority that is not given", at("https://" + valid),
 			[]string{`the certificate was issued by "CN=right", which this machine does not know, and no --cacert is given`},
 			nil,
 		},
 		{
-			"P6: a frozen process", at(silent),
+			"a frozen process", at(silent),
 			[]string{"error    " + silent + ": connections are accepted, and nothing is answered within ", "frozen or starved", "→ on the member: systemctl status etcd; ps"},
 			nil,
 		},
-		{"P6: a banner", at(banner(t, ssh)), []string{"answered with neither gRPC nor HTTP: a proxy whose member is down, or no etcd ("}, nil},
-		{"P6: a banner for TLS", at("https://" + banner(t, ssh)), []string{`the server speaks neither TLS nor HTTP: it is no etcd (it answers "SSH-2"`}, nil},
+		{"a banner", at(banner(t, ssh)), []string{"answered with neither gRPC nor HTTP: a proxy whose member is down, or no etcd ("}, nil},
+		{"a banner for TLS", at("https://" + banner(t, ssh)), []string{`the server speaks neither TLS nor HTTP: it is no etcd (it answers "SSH-2"`}, nil},
 		{
-			"P6: a web server", at(serveWeb(t, "/", "")),
+			"a web server", at(serveWeb(t, "/", "")),
 			[]string{"the server speaks HTTP, and no gRPC: it is no etcd, or a proxy that does not pass gRPC on"},
 			nil,
 		},
@@ -149,12 +149,12 @@ func TestSentences(t *testing.T) {
 			[]string{"no etcd", "no gRPC"},
 		},
 		{
-			"P6: a port for peers", at(serveWeb(t, "/version", `{"etcdserver":"3.6.4"}`)),
+			"a port for peers", at(serveWeb(t, "/version", `{"etcdserver":"3.6.4"}`)),
 			[]string{"this is etcd, and speaks no gRPC here: the port is for peers or metrics", "→ use the port of --listen-client-urls, usually 2379"},
 			[]string{"it is no etcd"},
 		},
 		{
-			"P6: two clusters", at(member(1, same).start(t), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" }).start(t)),
+			"two clusters", at(member(1, same).start(t), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" }).start(t)),
 			[]string{"error    cluster: the endpoints belong to different clusters: 7 ("},
 			[]string{"finish the upgrade"},
 		},
@@ -163,26 +163,26 @@ func TestSentences(t *testing.T) {
 			[]string{"the cluster refuses writes, until the alarm is disarmed", "etcdctl alarm disarm"},
 			nil,
 		},
-		{"P6: a full disk", at(dead.Address()), []string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"}, nil},
+		{"a full disk", at(dead.Address()), []string{"etcd is not running (a full disk, too, ends it), or listens elsewhere", "df -h"}, nil},
 		{
-			"P6: a member that no endpoint names", at(member(1, members("", member(2, same).start(t))).start(t)),
+			"a member that no endpoint names", at(member(1, members("", member(2, same).start(t))).start(t)),
 			[]string{"note     m2: --endpoints does not name this member: a client uses it only after Sync"},
 			nil,
 		},
 		{
-			"missing: one more loss stops writes", at(member(1, members("", dead.Address(), member(3, same).start(t))).start(t)),
+			"one more loss stops writes", at(member(1, members("", dead.Address(), member(3, same).start(t))).start(t)),
 			[]string{"warning  cluster: 2 of 3 voting members serve: one more loss stops all writes"},
 			nil,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			requireSentences(t, Config{Client: tt.cfg, Timeout: brief}, tt.want, tt.not)
+			requireText(t, Config{Client: tt.cfg, Timeout: brief}, tt.want, tt.not)
 		})
 	}
 }
 
-// A healthy cluster of etcd has no finding, over TLS.
-func TestSentencesOfRealClusters(t *testing.T) {
+// A healthy cluster over TLS has no finding; expired certificates and frozen members are named.
+func TestFindingsOfARealCluster(t *testing.T) {
 	cluster := start(t, lab.Config{TLS: true, ClientCertAuth: true})
 	cfg := Config{Client: clientv3.Config{Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS()}, Timeout: testTimeout, Hash: true}
 	report, err := Examine(t.Context(), cfg)
@@ -192,22 +192,22 @@ func TestSentencesOfRealClusters(t *testing.T) {
 	for _, e := range report.Endpoints {
 		assert.Positive(t, e.CommitMS, e.Endpoint)
 	}
-	t.Run("P6: an expired certificate of the client", func(t *testing.T) {
+	t.Run("an expired certificate of the client", func(t *testing.T) {
 		expired := cfg
 		expired.Client.TLS = cluster.ExpiredClientTLS()
-		requireSentences(t, expired, []string{"the server refuses the certificate of the client, ", "which expired on ", "→ renew the certificate that --cert names"}, []string{"trusted-ca-file"})
+		requireText(t, expired, []string{"the server refuses the certificate of the client, ", "which expired on ", "→ renew the certificate that --cert names"}, []string{"trusted-ca-file"})
 	})
-	t.Run("P6: the name of a frozen member", func(t *testing.T) {
+	t.Run("the name of a frozen member", func(t *testing.T) {
 		m := cluster.Members()[2]
 		require.NoError(t, m.Stop())
 		defer func() { require.NoError(t, m.Continue()) }()
 		frozen := cfg
 		frozen.Timeout = brief
-		requireSentences(t, frozen, []string{"error    " + m.Name() + " (" + m.Endpoint() + "): connections are accepted, and nothing is answered within 5s"}, nil)
+		requireText(t, frozen, []string{"error    " + m.Name() + " (" + m.Endpoint() + "): connections are accepted, and nothing is answered within 5s"}, nil)
 	})
 }
 
-// What is the cause of all is the first thing that is said.
+// Why names the finding that explains the others.
 func TestWhy(t *testing.T) {
 	lost := func(s *scripted) { s.status.Leader = 0 }
 	endpoints := []string{member(1, lost).start(t), member(2, lost).start(t), serveWeb(t, "/", "")}

@@ -23,8 +23,8 @@ import (
 	"github.com/quorate/quorate/internal/testpki"
 )
 
-// front stands before a member: it ends TLS with a certificate of its own, if it has one, and
-// answers requests over HTTP by itself with a date, if it is to, or is a proxy.
+// front stands before a member: it ends TLS if it has a certificate, answers HTTP requests itself
+// if it has a date, and is a proxy if it has an answer to CONNECT.
 type front struct {
 	target      string
 	connect     string // the answer to CONNECT
@@ -38,7 +38,7 @@ func (f front) start(t *testing.T) string {
 	return listen(t, f.certificate, f.serve)
 }
 
-// listen has connections be served until the end of the test, over TLS if there is a certificate, and returns the address.
+// listen serves connections until the end of the test, over TLS if there is a certificate, and returns the address.
 func listen(t *testing.T, certificate *tls.Certificate, serve func(net.Conn)) string {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")

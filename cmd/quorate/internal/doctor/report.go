@@ -9,8 +9,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/cmd/internal/cli"
 )
@@ -80,22 +78,6 @@ func (v *visit) role() string {
 		return "leader"
 	}
 	return "follower"
-}
-
-// unsettled reports whether a problem was seen that may be due to an election or a moment of load.
-func unsettled(visits []*visit) bool {
-	var term uint64
-	for _, v := range visits {
-		term = max(term, v.status.GetRaftTerm())
-	}
-	return slices.ContainsFunc(visits, func(v *visit) bool {
-		s := v.status
-		if s == nil {
-			return false
-		}
-		lost := status.Code(v.readErr) == codes.Unavailable || status.Code(v.readErr) == codes.DeadlineExceeded
-		return s.Header.GetMemberId() != 0 && (s.Leader == 0 || s.RaftTerm < term || toApply(s) > lagBound) || lost
-	})
 }
 
 // toApply returns how many committed entries a member has not applied. The member reads the commit index first, so

@@ -83,7 +83,7 @@ func (v *visit) again(ctx context.Context) {
 	if v.status == nil {
 		return
 	}
-	v.behind = v.status
+	v.earlier = v.status
 	v.within(ctx, v.askStatus)
 	if v.failed == stepNone && v.readErr != nil {
 		v.within(ctx, v.readAll)
@@ -114,7 +114,7 @@ func (v *visit) readAll(ctx context.Context) {
 	}
 }
 
-// hidePasswords removes what URLs of members hold of user names and passwords: reports and bundles show the URLs.
+// hidePasswords removes user names and passwords from the URLs of members: reports and bundles show the URLs.
 func hidePasswords(members []*pb.Member) {
 	for _, m := range members {
 		for _, urls := range [][]string{m.ClientURLs, m.PeerURLs} {

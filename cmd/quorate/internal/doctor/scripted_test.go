@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/port"
 )
 
-// scripted is a server that shows what no lab has.
+// scripted is a server with the answers of a test, for problems that the lab cannot produce.
 type scripted struct {
 	pb.UnimplementedAuthServer
 	pb.UnimplementedKVServer
@@ -52,8 +52,7 @@ func (s *scripted) MemberList(context.Context, *pb.MemberListRequest) (*pb.Membe
 	return &pb.MemberListResponse{Header: s.status.Header, Members: s.members}, nil
 }
 
-// member returns a healthy member of a cluster of one history; id is that of the member, and
-// its leader is 1.
+// member returns a healthy member with an ID. All are of one cluster, whose leader has the ID 1.
 func member(id uint64, change func(*scripted)) *scripted {
 	s := &scripted{status: &pb.StatusResponse{
 		Header: &pb.ResponseHeader{ClusterId: 7, MemberId: id}, Version: "3.6.4", Leader: 1, RaftTerm: 5, RaftIndex: 9000, RaftAppliedIndex: 9000,

@@ -23,15 +23,18 @@ import (
 type step string
 
 const (
-	stepNone      step = ""
-	stepName      step = "name"
-	stepTCP       step = "tcp"
-	stepTLS       step = "tls"
-	stepAuth      step = "auth"
-	stepStatus    step = "status"
-	samples            = 3 // reads, of which the fastest counts
-	readKey            = "health"
-	maxAdvertised      = 32
+	stepNone   step = ""
+	stepName   step = "name"
+	stepTCP    step = "tcp"
+	stepTLS    step = "tls"
+	stepAuth   step = "auth"
+	stepStatus step = "status"
+)
+
+const (
+	samples       = 3 // reads, of which the fastest counts
+	readKey       = "health"
+	maxAdvertised = 32 // advertised URLs
 )
 
 // visit is the result of examining an endpoint.
@@ -58,7 +61,7 @@ type visit struct {
 	authErr error // of an authentication that does not end the visit: it is off
 
 	status  *pb.StatusResponse
-	behind  *pb.StatusResponse // the status before, if it was asked for again
+	earlier *pb.StatusResponse // the status before, if it was asked for again
 	read    time.Duration      // the fastest linearizable read
 	readErr error
 	members *pb.MemberListResponse
@@ -115,7 +118,7 @@ func (v *visit) examine(ctx context.Context) {
 		http.Wait()
 	}
 	if v.failed == stepTLS || (v.failed == stepStatus || v.failed == stepAuth) && !timedOut(v.err) {
-		v.within(ctx, v.findLanguage)
+		v.within(ctx, v.findProtocol)
 	}
 }
 
@@ -168,7 +171,7 @@ func (v *visit) findServer(ctx context.Context) {
 		return
 	}
 	v.connect = time.Since(begin)
-	_ = conn.Close() // it was to be made only
+	_ = conn.Close() // it only shows that the server can be reached
 }
 
 // shakeHands makes a TLS connection as the client does, and sends nothing on it.
@@ -203,8 +206,8 @@ func (v *visit) shakeHands(ctx context.Context) {
 	}
 }
 
-// findLanguage determines whether the server expects TLS on a plaintext endpoint, or the reverse.
-func (v *visit) findLanguage(ctx context.Context) {
+// findProtocol determines whether the server expects TLS on a plaintext endpoint, or the reverse.
+func (v *visit) findProtocol(ctx context.Context) {
 	if v.tls != nil {
 		if v.certificates != nil {
 			return

@@ -61,7 +61,7 @@ func (v *visit) askWeb(ctx context.Context) {
 	if !a.date.IsZero() {
 		v.web.clock, v.web.skew = true, skew(a.date, a.sent, a.received)
 	}
-	// Its /proxy/health takes long where no member answers.
+	// The proxy's /proxy/health takes long where no member answers.
 	v.web.proxy = bytes.Contains(v.request(ctx, v.tls, "/proxy/metrics").body, []byte("etcd_grpc_proxy_"))
 	v.web.metrics = v.request(ctx, v.tls, "/metrics").body
 }

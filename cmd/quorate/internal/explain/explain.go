@@ -140,7 +140,7 @@ func neverSent(text string) bool {
 	return noConnection.MatchString(text) && !strings.Contains(text, "it may or may not have been executed") && !strings.Contains(text, "error reading from server")
 }
 
-// plain returns the text without the escapes of a log in JSON.
+// plain returns the error, or the message, of a line of a log in JSON, and any other text as it is.
 func plain(text string) string {
 	text = strings.TrimSpace(text)
 	var line map[string]any

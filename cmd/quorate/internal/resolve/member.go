@@ -11,12 +11,13 @@ import (
 )
 
 // Member is a [health.Prober] of etcd members: it asks for service, and for a sign of life in
-// case there is none. A member that is to be left refuses, whatever it still serves.
+// case there is none. A member whose health service reports NOT_SERVING is Refusing, whatever it
+// still serves.
 type Member struct{}
 
 var _ health.Prober = Member{}
 
-// Probe reports the one thing that says most.
+// Probe makes one report at most: that the member refuses, else its service, else that it is alive.
 func (Member) Probe(ctx context.Context, conn grpc.ClientConnInterface, report func(health.Report)) {
 	var service, life *health.Report
 	var calls sync.WaitGroup

@@ -98,8 +98,8 @@ func TestTextIsClean(t *testing.T) {
 	assert.Equal(t, cli.Clean(out.String()), out.String())
 }
 
-// What a member shows that is asked for service and for a sign of life.
-func TestMemberReportsWhatSaysMost(t *testing.T) {
+// Of the results of both probes of a member, one is reported.
+func TestMemberMakesOneReport(t *testing.T) {
 	hold := func(c *fakeetcd.Call) {
 		if err := c.Hold(nil); err != nil {
 			c.Answer(nil, status.FromContextError(c.Context().Err()).Err())
@@ -118,8 +118,8 @@ func TestMemberReportsWhatSaysMost(t *testing.T) {
 		{"it has no leader", noLeader, nil, []health.Kind{health.Degrading}},
 		{"it works, and its health service hangs", nil, hold, []health.Kind{health.Served}},
 		{"it is alive, and does no work", hold, nil, []health.Kind{health.Answered}},
-		{"it works, and is to be left", nil, refuse, []health.Kind{health.Refusing}},
-		{"it is to be left", hold, refuse, []health.Kind{health.Refusing}},
+		{"it works, and refuses", nil, refuse, []health.Kind{health.Refusing}},
+		{"it refuses, and does no work", hold, refuse, []health.Kind{health.Refusing}},
 		{"it hangs", hold, hold, nil},
 	}
 	for _, tt := range tests {

@@ -36,8 +36,8 @@ func (m Members) Snapshot(ctx context.Context) Snapshot {
 	return s
 }
 
-func (m Members) ask(asker context.Context, ep string) Member {
-	ctx, cancel := context.WithTimeout(asker, m.Timeout)
+func (m Members) ask(parent context.Context, ep string) Member {
+	ctx, cancel := context.WithTimeout(parent, m.Timeout)
 	defer cancel()
 	out := Member{Endpoint: endpoint.Redact(ep)}
 	begin := time.Now()
@@ -47,7 +47,7 @@ func (m Members) ask(asker context.Context, ep string) Member {
 		if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Unavailable || ctx.Err() != nil {
 			out.State = "no answer"
 			if m.Why != nil {
-				out.Why = cmp.Or(m.Why(asker, ep), out.Why)
+				out.Why = cmp.Or(m.Why(parent, ep), out.Why)
 			}
 		}
 		return out

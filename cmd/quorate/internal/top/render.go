@@ -134,7 +134,7 @@ func electionRow(e Election) []string {
 	return []string{e.Name, e.Client, "leads", held.String(), fmt.Sprint(e.Revision)}
 }
 
-// The tables of this package.
+// Short names for what cells and tables need.
 var table, ms = cli.Table, cli.Milliseconds
 
 // cut cuts lines off after width columns, 0 for no bound, and spaces at their ends.

@@ -133,13 +133,13 @@ func TestRenderCleans(t *testing.T) {
 	assert.Equal(t, 6, strings.Count(text, "\n"), "the table, the cause below it, and the error")
 }
 
-// channel is a gRPC channel.
+// channel is a gRPC channel with a given report.
 type channel introspect.Client
 
 func (c channel) Introspect(introspect.Options) introspect.Client { return introspect.Client(c) }
 
 func TestRenderChannels(t *testing.T) {
-	frozen := []introspect.Endpoint{
+	backends := []introspect.Endpoint{
 		{Name: "10.0.3.17:8080", State: "serving", StateSeconds: 90, Evidence: "served", Share: 1, InFlight: 3, Streams: 2, LatencySeconds: 0.004},
 		{Name: "10.0.4.9:8080", State: "dead", StateSeconds: 3725.5, Ejected: true, Evidence: "unresponsive", Detail: "no sign of life for 752ms"},
 	}
@@ -151,7 +151,7 @@ func TestRenderChannels(t *testing.T) {
 	}{
 		{
 			"wide",
-			[]introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: frozen}},
+			[]introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: backends}},
 			200,
 			"web/billing@h:1, dns:///billing:80 by quorate_p2c\n" +
 				"BACKEND         STATE          FOR     WHY                                      SHARE  CALLS/S  IN FLIGHT  STREAMS  LATENCY\n" +
@@ -160,7 +160,7 @@ func TestRenderChannels(t *testing.T) {
 		},
 		{
 			"narrow: the cause stays",
-			[]introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: frozen[1:]}},
+			[]introspect.Client{{Target: "dns:///billing:80", Policy: "quorate_p2c", Ready: true, Endpoints: backends[1:]}},
 			60,
 			"web/billing@h:1, dns:///billing:80 by quorate_p2c\n" +
 				"BACKEND        STATE          FOR     WHY                  …\n" +
@@ -195,7 +195,7 @@ func TestRenderChannels(t *testing.T) {
 	}
 }
 
-// fixed is a source with a given snapshot.
+// fixed is a source of the snapshots that a test sends.
 type fixed chan Snapshot
 
 func (f fixed) Snapshot(ctx context.Context) Snapshot {

@@ -13,15 +13,15 @@ import (
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-// load makes operations at the rate until the duration is over or ctx ends, and waits for the last,
-// which end with lasting.
+// load makes operations at the rate until the duration is over or ctx ends, and waits for those in
+// flight, which lasting bounds.
 func (r *run) load(ctx, lasting context.Context) {
 	end := r.begin.Add(r.cfg.Duration)
-	turns := make(chan struct{})
+	due := make(chan struct{})
 	var wg sync.WaitGroup
 	for number := range groups * clients {
 		wg.Go(func() {
-			for range turns {
+			for range due {
 				r.operate(lasting, number)
 			}
 		})
@@ -30,14 +30,14 @@ func (r *run) load(ctx, lasting context.Context) {
 	for time.Now().Before(end) && ctx.Err() == nil {
 		select {
 		case <-tick:
-			select { // without a reader a turn is left out
-			case turns <- struct{}{}:
+			select { // while all clients are busy, an operation is left out
+			case due <- struct{}{}:
 			default:
 			}
 		case <-ctx.Done():
 		}
 	}
-	close(turns)
+	close(due)
 	wg.Wait()
 }
 
@@ -53,7 +53,7 @@ func (r *run) operate(ctx context.Context, number int) {
 	r.histories[group] = append(r.histories[group], op)
 }
 
-// request chooses one.
+// request returns a random request.
 func (r *run) request() model.Request {
 	key, other := rand.IntN(model.Keys), rand.IntN(model.Keys)
 	switch n := rand.IntN(100); {
@@ -82,7 +82,7 @@ func (r *run) value() string {
 	return fmt.Sprint("v", r.values)
 }
 
-// keys returns those of a group.
+// keys returns the keys of a group.
 func (r *run) keys(group int) (keys [model.Keys]string) {
 	for key := range keys {
 		keys[key] = fmt.Sprintf("%s%d/%d", r.prefix, group, key)

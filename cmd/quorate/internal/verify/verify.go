@@ -60,7 +60,7 @@ type Result struct {
 	Events     int64              `json:"events"`
 	Watches    int64              `json:"watches"`
 	Violations []string           `json:"violations"` // [] for none
-	finding    model.Finding      // of the group that is worth a page
+	finding    model.Finding      // of the group that Page shows
 	watched    watchcheck.Verdict // of the watches
 }
 

@@ -15,7 +15,7 @@ import (
 // watch is a watch of all keys, with the responses it received.
 type watch struct {
 	history.Watch
-	reached chan int64 // the revision of each response
+	reached chan int64 // the revision of the latest response; closed when the watch has ended
 }
 
 // openWatches begins to watch, from before the first operation.
@@ -26,7 +26,7 @@ func (r *run) openWatches(ctx context.Context) {
 		r.watches = append(r.watches, w)
 		r.watching.Go(func() {
 			w.Watch = client.Read(ctx, quorate.NewWatcher(r.cfg.Client), r.watchRequest(id%2 == 0), r.now, func(response history.WatchResponse) {
-				select { // the latest one counts
+				select {
 				case <-w.reached:
 				default:
 				}
