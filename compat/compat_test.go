@@ -50,7 +50,7 @@ func TestShimIsFresh(t *testing.T) {
 	}
 }
 
-// TestAPIIsTheOfficialOne holds the API that the shim gives to the official client's.
+// TestAPIIsTheOfficialOne compares the API of the shim with the official client's.
 func TestAPIIsTheOfficialOne(t *testing.T) {
 	pairs, err := pairs()
 	require.NoError(t, err)

@@ -26,8 +26,8 @@ type build struct {
 	official bool
 }
 
-// newBuild returns a suite over Quorate, or over the official client, and makes
-// sure that it is. It must be removed.
+// newBuild returns a suite over Quorate, or over the official client, and checks
+// that it is compiled with that client. It must be removed.
 func newBuild(ctx context.Context, s suite, official bool) (b build, err error) {
 	b.suite, b.official = s, official
 	if b.dir, err = os.MkdirTemp("", "quorate-conformance-"); err != nil {
@@ -56,7 +56,7 @@ func newBuild(ctx context.Context, s suite, official bool) (b build, err error) 
 	return b, b.linkFixtures(ctx)
 }
 
-// editModule has the tests compiled with an edited copy of go.mod. The go command completes it.
+// editModule makes the tests compile with an edited copy of go.mod, which the go command completes.
 func (b *build) editModule(ctx context.Context, edit string) error {
 	file := filepath.Join(b.dir, "go.mod")
 	if len(b.flags) == 0 {

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startEtcd starts an empty etcd at an address that tests have written down. It ends
-// with a call of stop.
+// startEtcd starts an empty etcd at the address that the tests expect. stop ends it and
+// removes its files.
 func startEtcd(ctx context.Context, address string) (stop func(), err error) {
 	dir, err := os.MkdirTemp("", "quorate-conformance-etcd-")
 	if err != nil {

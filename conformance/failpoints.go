@@ -17,8 +17,8 @@ const (
 	gofail       = "go.etcd.io/gofail@v0.2.0"
 )
 
-// buildServers builds the servers that the tests of the suite start, and the etcdctl by which they find the leader, where
-// they look for them.
+// buildServers builds the servers that the tests of the suite start, and the etcdctl with which they find the leader, in the
+// folder where the tests look for both.
 func (b build) buildServers(ctx context.Context) error {
 	if len(b.suite.servers) == 0 {
 		return nil

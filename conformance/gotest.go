@@ -17,9 +17,9 @@ const (
 	// packageTimeout ends a package that hangs. The slowest one takes a minute and a
 	// half.
 	packageTimeout = 10 * time.Minute
-	// goodbye is how long the go command and the tests are given to end after they
-	// were interrupted.
-	goodbye = 10 * time.Second
+	// endTimeout is how long the go command and the tests may take to end after an
+	// interrupt.
+	endTimeout = 10 * time.Second
 )
 
 // event is one line of "go test -json"; "go doc test2json" explains its fields.
@@ -43,7 +43,7 @@ func (b build) goTest(ctx context.Context, opts options, stderr io.Writer, take 
 	cmd := b.goCommand(ctx, slices.Concat(args, b.flags, opts.arguments())...)
 	cmd.Stderr = stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = goodbye
+	cmd.WaitDelay = endTimeout
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

@@ -86,7 +86,8 @@ func (r *report) add(e event) {
 	}
 }
 
-// end prints the line of a package, and what failed: the tests that have not passed, or without any why the package has.
+// end prints the line of a package, and the output of the tests that have not passed. If all have passed and the package
+// failed, it prints why, and the output of the package.
 func (r *report) end(importPath string, seconds float64, why string, build []string) {
 	p := r.waiting[importPath]
 	delete(r.waiting, importPath)

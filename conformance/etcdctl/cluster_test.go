@@ -77,7 +77,6 @@ type epStatus struct {
 		Header struct {
 			MemberID uint64 `json:"member_id"`
 		}
-		Leader uint64
 	}
 }
 

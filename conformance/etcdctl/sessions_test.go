@@ -91,7 +91,7 @@ func waiting(t *testing.T, ctl etcdctl, prefix string, n int) {
 	eventually(t, func() bool { return strings.Count(ctl.ok(t, "get", prefix, "--prefix", "--keys-only"), prefix) == n })
 }
 
-// held returns when a session has printed of the key that it holds, and some lines more.
+// held waits until a session prints the key that it holds, and then the lines of more.
 func held(t *testing.T, s *session, prefix string, more ...string) {
 	t.Helper()
 	select {
@@ -126,11 +126,11 @@ func testLockCommand(t *testing.T, ctl etcdctl) {
 func testLockOfDeadHolder(t *testing.T, ctl etcdctl) {
 	dead := ctl.begin(t, "lock", "orphan", "--ttl=5")
 	held(t, dead, "orphan/")
-	heir := ctl.begin(t, "lock", "orphan")
+	next := ctl.begin(t, "lock", "orphan")
 	waiting(t, ctl, "orphan/", 2)
-	heir.silent()
+	next.silent()
 	dead.signal(syscall.SIGKILL)
-	held(t, heir, "orphan/")
+	held(t, next, "orphan/")
 	waiting(t, ctl, "orphan/", 1)
 }
 
@@ -249,7 +249,7 @@ func (s *session) end(status int) {
 	require.Equal(s.t, status, s.cmd.ProcessState.ExitCode(), "%s\nstderr: %s", s.name, &s.stderr)
 }
 
-// stop ends a command by a signal, of which it makes a success.
+// stop ends a command by a signal. Its exit status must be 0.
 func (s *session) stop(sig syscall.Signal) {
 	s.t.Helper()
 	s.signal(sig)

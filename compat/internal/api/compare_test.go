@@ -110,16 +110,12 @@ func TestDifferencesAreFound(t *testing.T) {
 
 // check compiles one file as a package at the official path.
 func check(t *testing.T, content string) *types.Package {
-	return checkWith(t, source.Official+"/p", content, standard)
-}
-
-func checkWith(t *testing.T, importPath, content string, imports types.Importer) *types.Package {
 	t.Helper()
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "p.go", content, 0)
 	require.NoError(t, err)
-	config := types.Config{Importer: imports, IgnoreFuncBodies: true}
-	pkg, err := config.Check(importPath, fset, []*ast.File{file}, nil)
+	config := types.Config{Importer: standard, IgnoreFuncBodies: true}
+	pkg, err := config.Check(source.Official+"/p", fset, []*ast.File{file}, nil)
 	require.NoError(t, err)
 	return pkg
 }
