@@ -42,7 +42,7 @@ func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watc
 	context.AfterFunc(w.ctx, w.close)
 	informer.AddHandler(func(c cache.Change[*registry.ServiceInstance]) {
 		switch c.Type {
-		case cache.Synced, cache.Relisted: // changes of instances come with changes of their own
+		case cache.Synced, cache.Relisted: // each instance that has changed has a Change of its own
 		default:
 			w.signal()
 		}
@@ -74,7 +74,7 @@ func (w *watcher) Next() ([]*registry.ServiceInstance, error) {
 	case <-w.client.Done():
 	case <-w.changed:
 	}
-	switch { // also when it has changed as well
+	switch { // an end counts more than a change
 	case w.ctx.Err() != nil:
 		return nil, w.ctx.Err()
 	case w.client.Err() != nil:

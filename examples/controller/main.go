@@ -1,5 +1,5 @@
-// Controller makes what is described so, in one process at a time: for each key examples/desired/NAME it puts examples/actual/NAME, and
-// deletes that when the former is gone. etcd refuses the writes of a process that does not lead any more.
+// Controller reconciles two prefixes, in one process at a time: it puts examples/actual/NAME for each key examples/desired/NAME, and
+// deletes it when the desired key is deleted. etcd refuses the writes of a process that does not lead any more.
 //
 //	go run ./examples/controller --endpoints 127.0.0.1:2379
 package main
@@ -27,7 +27,7 @@ var (
 
 func main() { start.Main(run) }
 
-// run follows what is described, and makes it so while this process leads.
+// run follows the desired keys, and reconciles them while this process leads.
 func run(ctx context.Context, client *clientv3.Client) error {
 	c, err := cache.New(client, cache.Config{Prefixes: []string{desired}})
 	if err != nil {

@@ -39,7 +39,7 @@ func run(ctx context.Context, client *clientv3.Client) (err error) {
 		server.Stop()
 		return err
 	}
-	// Withdrawn first, left by its callers, then stopped.
+	// The registration is withdrawn, callers leave, and the server stops.
 	defer func() { err = errors.Join(err, registrar.Shutdown(ctx, server)) }()
 	return call(ctx, client)
 }
