@@ -128,7 +128,7 @@ kube-apiserver: ## build the real kube-apiserver 1.36.3 from its released module
 kube-apiserver-over-shim: ## the same over Quorate
 	cd lab/kube/apiserver && GOWORK=off go build -modfile=overshim.mod -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3' -o bin/kube-apiserver-over-shim .
 
-kube-servers: kube-apiserver-over-shim ## it on kine and on etcd 3.5, two minutes under load each, and its storage tests there; 20 minutes
+kube-servers: kube-apiserver-over-shim ## that kube-apiserver on kine and on etcd 3.5, two minutes under load each, and its storage tests there; 20 minutes
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER)-over-shim go test -count=1 -v -timeout 40m -run '^TestKube' ./lab/servers -args -load=2m
 
 kube-faults: kube-apiserver kube-apiserver-over-shim ## a real kube-apiserver over the official client and over Quorate, while its etcd is in trouble; eight minutes
