@@ -38,11 +38,11 @@ func Read(ctx context.Context, client *http.Client, url string) (Metrics, error)
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s/metrics: %s", url, response.Status)
 	}
-	return Parse(response.Body)
+	return parse(response.Body)
 }
 
-// Parse reads the text format.
-func Parse(text io.Reader) (Metrics, error) {
+// parse reads the text format.
+func parse(text io.Reader) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(text)
 	if err != nil {

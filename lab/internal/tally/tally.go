@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// MaxKept bounds the violations of one promise that are kept with their evidence; the
+// maxKept bounds the violations of one promise that are kept with their evidence; the
 // others are only counted.
-const MaxKept = 10
+const maxKept = 10
 
 // Promise names what is checked, as reports spell it.
 type Promise string
@@ -70,7 +70,7 @@ func (v Verdict) String() string {
 // promise.
 func (v *Verdict) Add(p Promise, format string, args ...any) *Violation {
 	v.Count(p, 1)
-	if v.Counts[p] > MaxKept {
+	if v.Counts[p] > maxKept {
 		return &Violation{}
 	}
 	v.Violations = append(v.Violations, Violation{Promise: p, Message: fmt.Sprintf(format, args...)})

@@ -5,6 +5,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -33,7 +34,7 @@ type Config struct {
 	// Collect, if set, is called with what each member answered, one file at a time.
 	Collect func(File)
 	// Settle is the pause before problems that may pass, such as an election, are looked at again.
-	// Default [DefaultSettle].
+	// Default 2 s.
 	Settle time.Duration
 }
 
@@ -45,14 +46,12 @@ func (c Config) secured() bool {
 	})
 }
 
-// DefaultSettle is longer than an election takes with etcd's defaults.
-const DefaultSettle = 2 * time.Second
+// defaultSettle is longer than an election takes with etcd's defaults.
+const defaultSettle = 2 * time.Second
 
 // Examine examines the endpoints, and the members that they name. It fails if an endpoint is malformed, or when ctx ends.
 func Examine(ctx context.Context, cfg Config) (Report, error) {
-	if cfg.Settle == 0 {
-		cfg.Settle = DefaultSettle
-	}
+	cfg.Settle = cmp.Or(cfg.Settle, defaultSettle)
 	var all []*visit
 	defer func() { each(all, (*visit).close) }()
 	for _, raw := range cfg.Client.Endpoints {

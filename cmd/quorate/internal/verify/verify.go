@@ -26,7 +26,7 @@ const (
 	DefaultRate     = 50
 	MaxRate         = 1000
 	MaxDuration     = 10 * time.Minute
-	DefaultGrace    = 2 * time.Second
+	defaultGrace    = 2 * time.Second
 	groups          = 4 // of keys
 	clients         = 2 // a group
 	watches         = 2
@@ -44,7 +44,7 @@ type Config struct {
 	Rate     int
 	// Timeout bounds each operation.
 	Timeout time.Duration
-	// Grace bounds what is done after ctx has ended. What is not removed then expires. Default [DefaultGrace].
+	// Grace bounds what is done after ctx has ended. What is not removed then expires. Default 2 s.
 	Grace time.Duration
 }
 
@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	// What has begun is finished and removed after ctx has ended, too, but not for long.
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(cfg.Grace, DefaultGrace), cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(cfg.Grace, defaultGrace), cancel) })()
 	defer func() { err = errors.Join(err, r.remove(lasting)) }()
 	r.openWatches(lasting)
 	defer r.endWatches()
