@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab/internal/fatal"
@@ -190,18 +189,6 @@ func (c *Cluster) scheme() string {
 		return "https"
 	}
 	return "http"
-}
-
-// newControl makes the lab's own connection to the member.
-func (m *Member) newControl() (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+m.ports.client.Address(),
-		grpc.WithNoProxy(),
-		grpc.WithTransportCredentials(transportCredentials(m.cluster.ClientTLS())),
-		grpc.WithConnectParams(controlConnect),
-		grpc.WithUnaryInterceptor(m.authenticated),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithIdleTimeout(0),
-	)
 }
 
 // ClientLink returns the link from all clients to member m.

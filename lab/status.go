@@ -34,6 +34,18 @@ var controlConnect = grpc.ConnectParams{
 	MinConnectTimeout: time.Second,
 }
 
+// newControl makes the lab's own connection to the member.
+func (m *Member) newControl() (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+m.ports.client.Address(),
+		grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(transportCredentials(m.cluster.ClientTLS())),
+		grpc.WithConnectParams(controlConnect),
+		grpc.WithUnaryInterceptor(m.authenticated),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithIdleTimeout(0),
+	)
+}
+
 func transportCredentials(config *tls.Config) credentials.TransportCredentials {
 	if config == nil {
 		return insecure.NewCredentials()

@@ -77,7 +77,8 @@ type program struct {
 	leasing func(prefix string) (get func(key string) string, set func(key, value string), remove func(key string))
 }
 
-// kinds make programs of each kind: theirs is a copy of ours, made by go generate ./lab/robustness/client. Their session keeps the given lease alive, or a new one that it revokes in the end.
+// kinds make programs of each kind. The session of a program keeps the given lease alive, or for 0 a new one, which it revokes in
+// the end. theirs is a copy of ours, made by go generate ./lab/robustness/client.
 var kinds = map[string]func(t *testing.T, lease int64) program{"official": theirs, "quorate": ours}
 
 // both runs a test for a program of one kind that is there before one of the other kind.
