@@ -173,7 +173,8 @@ func (b *build) useServer(ctx context.Context, path string) error {
 	if err := b.editModule(ctx, "-replace="+kubernetesServer+"="+copied); err != nil {
 		return err
 	}
-	return os.Setenv("QUORATE_SERVER", path)
+	b.suite.environ = append(slices.Clone(b.suite.environ), "QUORATE_SERVER="+path)
+	return nil
 }
 
 func (b build) remove() error { return os.RemoveAll(b.dir) }

@@ -16,7 +16,7 @@ type login struct{ name, password, token string }
 
 // SetCredentials sets the user as which the lab's own calls (Leader, WaitReady,
 // MoveLeader, Member.Status, Member.Conn) log in once authentication is enabled in
-// the cluster. Moving the leader needs the role root. An empty name ends it.
+// the cluster. Moving the leader needs the role root. With an empty name the calls do not log in.
 func (c *Cluster) SetCredentials(name, password string) {
 	for _, m := range c.members {
 		m.login.Store(&login{name: name, password: password})

@@ -23,15 +23,12 @@ type advertisedURL struct {
 // advertisedURLs returns the URLs that the members advertise. Those that are no endpoints get a visit: a client that
 // syncs its endpoints uses them. With cfg.Only it returns none: a problem of another member is not the cause.
 func advertisedURLs(cfg Config, visits []*visit) []advertisedURL {
-	if cfg.Only != "" {
-		return nil
-	}
 	var out []advertisedURL
 	seen := map[string]bool{}
 	for _, v := range visits {
 		for _, m := range v.members.GetMembers() {
 			for _, url := range m.ClientURLs {
-				if key := m.Name + url; len(out) < maxAdvertised && !seen[key] {
+				if key := m.Name + url; cfg.Only == "" && len(out) < maxAdvertised && !seen[key] {
 					seen[key] = true
 					out = append(out, newAdvertisedURL(cfg, visits, m, url))
 				}
@@ -181,4 +178,9 @@ func (d *diagnosis) isLost(m *pb.Member) bool {
 		}
 	}
 	return asked
+}
+
+// memberFinding adds a finding about a member.
+func (d *diagnosis) memberFinding(m *pb.Member, s Severity, code, run, cause string) {
+	d.findings = append(d.findings, Finding{Severity: s, Code: code, Member: nameOf(m), Cause: cause, Run: run})
 }

@@ -1,10 +1,6 @@
 package doctor
 
-import (
-	"fmt"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-)
+import "fmt"
 
 // Severity says how bad a finding is.
 type Severity string
@@ -39,11 +35,6 @@ func (d *diagnosis) finding(v *visit, s Severity, code, run, cause string, args 
 	d.findings = append(d.findings, Finding{
 		Severity: s, Code: code, Member: d.memberOf(v), Endpoint: v.endpoint.String(), Cause: fmt.Sprintf(cause, args...), Run: run,
 	})
-}
-
-// memberFinding adds a finding about a member.
-func (d *diagnosis) memberFinding(m *pb.Member, s Severity, code, run, cause string) {
-	d.findings = append(d.findings, Finding{Severity: s, Code: code, Member: nameOf(m), Cause: cause, Run: run})
 }
 
 // clusterFinding adds a finding about the cluster.
