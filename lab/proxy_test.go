@@ -67,8 +67,8 @@ func TestStartProxyErrors(t *testing.T) {
 // keepalive only when it renews the lease by itself the next time: at once on a new
 // stream, and up to a third of the TTL later on an old one. The client has to find out
 // that this is no reason to open another stream. A TTL of 3 s or less is too short: the
-// proxy checks every 500 ms which renewals are due, so that an answer may come when the time
-// has passed for which the answer before proved the lease.
+// proxy checks every 500 ms which renewals are due, so that an answer may come after the time
+// for which the previous one proved the lease.
 func TestLeaseThroughProxy(t *testing.T) {
 	t.Parallel()
 	cluster := start(t, lab.Config{Members: 1})

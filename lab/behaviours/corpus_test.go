@@ -95,7 +95,7 @@ func pathOf(t *testing.T, s servers.Server) string {
 
 // TestRows runs with Quorate the rows that neither TestClients nor TestRowsOnAFake covers: tokens that expire or that a member
 // forgets, and idempotent writes on the newest etcd, on the oldest, on a grpc-proxy before the oldest, and on kine, which must
-// be refused. The matrix fails only where the official client is better.
+// refuse them. The matrix fails only where the official client is better.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	const tokens, once = "authentication: tokens expire ", "idempotent writes: executed once, although the answer is lost"
