@@ -26,7 +26,7 @@ import (
 
 // Server is a released server.
 type Server struct {
-	// Name tells product and version.
+	// Name is product and version.
 	Name string
 	// Short is whether it is among the few that CI runs.
 	Short bool

@@ -32,7 +32,7 @@ type Report struct {
 	Notes []string
 }
 
-// Passes tells whether every program that compiles with the official package compiles with ours.
+// Passes reports whether every program that compiles with the official package compiles with ours.
 func (r *Report) Passes() bool { return len(r.Missing)+len(r.Incompatible) == 0 }
 
 // Check compares packages of the official client with ours, in their order, and compiles the shim.

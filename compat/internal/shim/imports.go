@@ -64,7 +64,7 @@ func (i imports) source() string {
 	return standard + "\n" + others
 }
 
-// isStandard tells import paths of the standard library: their first element has no dot.
+// isStandard reports whether an import path is of the standard library: its first element has no dot.
 func isStandard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")

@@ -29,7 +29,7 @@ func describe(err error) string {
 	return text
 }
 
-// kind tells how a program can recognise an error without unwrapping it.
+// kind returns how a program can recognise an error without unwrapping it.
 func kind(err error) string {
 	if slices.Contains(sentinels, err) {
 		return "== a sentinel"

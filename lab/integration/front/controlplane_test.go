@@ -70,8 +70,8 @@ func (c *control) byLocality(t *testing.T) {
 	}}
 }
 
-// secure makes clients check, over TLS, that a server has a certificate of the authority
-// that resolver tells them.
+// secure makes clients check, over TLS, that a server has a certificate of the authority in
+// the configuration of resolver.
 func (c *control) secure(t *testing.T) {
 	t.Helper()
 	c.cluster.TransportSocket = &corepb.TransportSocket{}
