@@ -42,8 +42,8 @@ type Config[T any] struct {
 	// one caller goes to the next. The context ends after CreateTimeout, and when the pool is
 	// closed. A panic in Create ends the program; the caller of Acquire cannot recover it.
 	Create func(context.Context) (T, error)
-	// Destroy frees a resource. It is called once for each resource, which counts until it
-	// returns, so there are never more than MaxSize. Default: none.
+	// Destroy frees a resource. It is called once for each resource, which counts towards
+	// MaxSize until it returns. Default: none.
 	Destroy func(T)
 	// Check checks a resource that is about to be lent. If it returns an error, the
 	// resource is destroyed and replaced. It runs in a separate goroutine. Its context has

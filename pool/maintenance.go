@@ -109,8 +109,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// maintain destroys expired resources, creates missing ones, starts due checks, and returns the
-// delay until the next call.
+// maintain destroys expired resources, creates missing ones, starts due checks, and schedules its
+// next call.
 func (p *Pool[T]) maintain() {
 	p.mu.Lock()
 	p.maintenance.at = time.Time{}
