@@ -110,7 +110,7 @@ func (w *write) refreshed(resp *clientv3.TxnResponse) []*mvccpb.KeyValue {
 	return items
 }
 
-// beginWrite begins a write. It must be ended by commit, abandon or yield.
+// beginWrite begins a write. It must be ended by commit, abandon or releaseOwned.
 func (c *cache) beginWrite(spans []span) *write {
 	c.mu.Lock()
 	defer c.mu.Unlock()
