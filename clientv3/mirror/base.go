@@ -52,7 +52,7 @@ func (s *syncer) start() string {
 	return s.prefix
 }
 
-// readStart returns a header of the present revision. It reads a range of one key: a grpc-proxy with a
+// readStart returns a response whose header has the present revision. It reads a range of one key: a grpc-proxy with a
 // leasing prefix serves single keys from memory, with an earlier revision.
 func (s *syncer) readStart(ctx context.Context) (*clientv3.GetResponse, error) {
 	return s.client.Get(ctx, s.start(), clientv3.WithRange(s.start()+"\x00"), clientv3.WithCountOnly())

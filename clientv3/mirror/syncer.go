@@ -57,7 +57,7 @@ type syncer struct {
 	prefix string
 	rev    atomic.Int64 // 0 until it is known
 
-	cluster atomic.Uint64 // whose revision it is, 0 if that is unknown
+	cluster atomic.Uint64 // the ID of the cluster that SyncBase took rev from; 0 if rev is NewSyncer's
 }
 
 // NewSyncer returns a Syncer of the keys that begin with prefix, or of all keys if it
@@ -83,8 +83,8 @@ func (s *syncer) SyncUpdates(ctx context.Context) clientv3.WatchChan {
 	return s.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1))
 }
 
-// changed returns an error if the cluster was restored since the base was read. A watch does not notice that if another
-// call of the client has, before the watch began.
+// changed returns an error if the cluster was restored since the base was read. A watch does not notice a restore
+// that another call of the client noticed before the watch began.
 func (s *syncer) changed(ctx context.Context, rev int64) error {
 	cluster := s.cluster.Load()
 	if cluster == 0 {
