@@ -20,8 +20,8 @@ func NewTransportCredential(cfg *tls.Config) credentials.TransportCredentials {
 	return credentials.NewTLS(cfg)
 }
 
-// PerRPCCredentialsBundle attaches a token to calls, which can be replaced while
-// they are made. Its methods may be called concurrently.
+// PerRPCCredentialsBundle attaches a token to calls. The token can be replaced at
+// any time. Its methods may be called concurrently.
 type PerRPCCredentialsBundle interface {
 	// UpdateAuthToken replaces the token, for every call that begins after it. An
 	// empty one makes calls anonymous.
@@ -34,8 +34,8 @@ type PerRPCCredentialsBundle interface {
 
 // NewPerRPCCredentialBundle returns a bundle without a token.
 //
-// Its token is sent over plaintext connections too, as etcd permits: who does not
-// want that uses TLS. It is never part of what is printed or logged of the bundle.
+// Its token is sent over plaintext connections too, as etcd permits; use TLS to
+// protect it. Printing or logging the bundle does not show the token.
 func NewPerRPCCredentialBundle() PerRPCCredentialsBundle { return new(authToken) }
 
 // authToken holds the token behind a pointer: package fmt prints the address of a

@@ -17,8 +17,8 @@ import (
 // whole pages. etcdutl restores no other.
 const sectorSize = 512
 
-// part is a file that is being downloaded. Its name is its own, so that whatever
-// else happens beside the target, a file under the target's name is complete.
+// part is a file that is being downloaded. It has a unique name until it is
+// complete, so a file under the target's name is always complete.
 type part struct {
 	target string
 	file   *os.File

@@ -41,7 +41,7 @@ func (f tlsFields) config() (*clientv3.Config, error) {
 		return nil, fmt.Errorf("%s: %w", caField, err)
 	}
 	cfg.TLS.MinVersion = tls.VersionTLS12
-	cfg.TLS.Certificates = certificates // to look at: connections read the files again
+	cfg.TLS.Certificates = certificates // for the caller; connections read the files again
 	return cfg, nil
 }
 
