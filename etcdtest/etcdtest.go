@@ -76,15 +76,13 @@ func New(cfg Config) (*Cluster, error) {
 
 // Close closes Client and the cluster.
 func (c *Cluster) Close() {
-	if c.Clients != nil {
-		_ = c.Client.Close()
-	}
+	_ = c.Client.Close()
 	c.Fake.Close()
 }
 
 // Freeze makes a member, counted from 0, answer nothing, while its connections stay open, as a host that
-// hangs. end makes it go on. If it is the leader, another member leads from then on; while less than a
-// majority, but not none, is left, there is no leader.
+// hangs. end makes it go on. If it is the leader, another member leads from then on; while only a
+// minority is left, there is no leader.
 func (c *Cluster) Freeze(member int) (end func()) {
 	time.Sleep(time.Nanosecond) // in virtual time, no call before the fault begins when one after it does
 	m := c.Fake.Member(member)

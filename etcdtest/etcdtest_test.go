@@ -67,7 +67,7 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
-// The only member answers nothing while it is frozen, and what was asked meanwhile when it goes on.
+// The only member answers nothing while it is frozen; afterwards it serves later calls.
 func TestFreezeTheOnlyMember(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, etcd *etcdtest.Cluster) {
 		_, err := etcd.Client.Put(t.Context(), "k", "v")
