@@ -27,8 +27,8 @@ func (r Resource[T]) Release() { r.end(sound, borrowed) }
 // continues. Use it after inspecting a resource, see [Pool.AcquireAllIdle].
 func (r Resource[T]) ReleaseUnused() { r.end(sound, unused) }
 
-// Discard ends the loan and destroys the resource, for example because it is broken. A
-// second Discard or Release does nothing.
+// Discard ends the loan and destroys the resource, for example because it is broken. If the
+// loan has already ended, Discard does nothing but count it in Stats.
 func (r Resource[T]) Discard() { r.end(discarded, borrowed) }
 
 // Hijack ends the loan and removes the resource from the pool, which may create another. The

@@ -30,7 +30,8 @@ type Stats struct {
 	Destroyed Destroyed
 	// Hijacked is the number of resources removed by Hijack.
 	Hijacked uint64
-	// StaleReleases counts releases of loans that had already ended.
+	// StaleReleases counts calls of Release, ReleaseUnused, Discard and Hijack whose loan had
+	// already ended.
 	StaleReleases uint64
 }
 
