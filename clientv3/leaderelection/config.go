@@ -36,7 +36,7 @@ type Config struct {
 
 	// TTL is how long the key of a process that died stays: the TTL of the lease, rounded up to
 	// whole seconds. Renewals are sent each third of it. The default is 15 s, the least 1 s;
-	// etcd raises less than about 2 s to that.
+	// etcd raises a TTL below about 2 s to that.
 	TTL time.Duration
 	// Margin is how long before the lease may expire a term ends whose lease could not be renewed.
 	// It is the time for the function to return, and for clocks that run at different rates. A
