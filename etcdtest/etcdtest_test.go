@@ -67,7 +67,7 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
-// The only member answers nothing while it is frozen; afterwards it serves later calls.
+// The only member answers nothing while it is frozen; a call that waits is served when it goes on.
 func TestFreezeTheOnlyMember(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, etcd *etcdtest.Cluster) {
 		_, err := etcd.Client.Put(t.Context(), "k", "v")
