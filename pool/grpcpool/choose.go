@@ -116,7 +116,7 @@ func lighter(a, b *conn) *conn {
 // streams returns how many concurrent calls a connection carries: as many as the servers of the first of conns that has reported a
 // limit allow, or else as the latest report said. known is false if there is none.
 func (g *group) streams(conns ...*conn) (n int, known bool) {
-	n, known = g.limit, g.heardLimit
+	n, known = g.limit, g.limitKnown
 	for _, c := range conns {
 		if total, reported := c.limits.total(); reported {
 			n, known = total, true

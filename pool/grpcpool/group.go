@@ -27,7 +27,7 @@ type group struct {
 	closed     bool
 	conns      []*conn
 	limit      int         // the latest that a server reported
-	heardLimit bool        // a server reported one
+	limitKnown bool        // a server reported one
 	waiters    list.List   // elements are *waiter, FIFO
 	inFlight   int         // calls and streams on all conns
 	peak       int         // the maximum in flight or waiting since the last shrink
@@ -199,7 +199,7 @@ func (g *group) give(queued *list.Element, what grant) {
 func (g *group) limitChanged(limit int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.limit, g.heardLimit = limit, true
+	g.limit, g.limitKnown = limit, true
 	g.dispatchLocked()
 }
 
