@@ -36,8 +36,11 @@ const (
 	Synced
 )
 
-// String returns "put", "deleted" or "synced".
+// String returns "put", "deleted" or "synced", and "ChangeType(n)" for any other value.
 func (t ChangeType) String() string {
+	if t < Put || t > Synced {
+		return fmt.Sprintf("ChangeType(%d)", int(t))
+	}
 	return [...]string{Put: "put", Deleted: "deleted", Synced: "synced"}[t]
 }
 

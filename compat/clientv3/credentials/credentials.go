@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// PerRPCCredentialsBundle attaches a token to calls, which can be replaced while they are made.
+// PerRPCCredentialsBundle attaches a token to calls.
 type PerRPCCredentialsBundle = quorate.PerRPCCredentialsBundle
 
 // NewPerRPCCredentialBundle returns a bundle without a token.
