@@ -242,3 +242,8 @@ func TestListsThatFailAreFew(t *testing.T) {
 		assert.Less(t, lists.Ran(), 60)
 	})
 }
+
+func TestChangeTypeNames(t *testing.T) {
+	require.Equal(t, "synced", store.Synced.String())
+	require.Equal(t, "ChangeType(4)", (store.Synced + 1).String())
+}
