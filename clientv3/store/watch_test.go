@@ -244,6 +244,6 @@ func TestListsThatFailAreFew(t *testing.T) {
 }
 
 func TestChangeTypeNames(t *testing.T) {
-	require.Equal(t, "synced", store.Synced.String())
-	require.Equal(t, "ChangeType(4)", (store.Synced + 1).String())
+	require.Equal(t, "synced", Synced.String())
+	require.Equal(t, "ChangeType(4)", (Synced + 1).String())
 }
