@@ -121,6 +121,9 @@ func (w wrongLogin) again(login Login, err error, longest time.Duration) wrongLo
 	return w
 }
 
+// backsOff reports whether no request is to be made for a login yet.
+func (w wrongLogin) backsOff(login Login) bool { return w.login == login && time.Now().Before(w.until) }
+
 func newTokenSource(cfg Config, closed <-chan struct{}) *tokenSource {
 	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1), closed: closed}
 	s.option = grpc.PerRPCCredentials(s)
@@ -233,7 +236,7 @@ func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 	switch {
 	case s.refusedByLocked(used, a):
 		return elsewhere
-	case s.useless.failures > maxTokenRefreshes && now.Before(s.useless.until):
+	case s.useless.failures > maxTokenRefreshes && s.useless.backsOff(used.login):
 		return renewed // no request yet: the same token
 	case used.accepted.Load() || used.login.FromSource || !used.refusedFresh ||
 		!errors.Is(rpctypes.Error(refusal), rpctypes.ErrInvalidAuthToken):
@@ -293,7 +296,7 @@ func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, 
 		s.mu.Unlock()
 		return false, ErrClosed
 	}
-	if w := s.wrong; w.login == login && time.Now().Before(w.until) {
+	if w := s.wrong; w.backsOff(login) {
 		s.mu.Unlock()
 		return false, w.err
 	}

@@ -377,20 +377,27 @@ func TestLoginChanged(t *testing.T) {
 
 // The backoff after useless tokens ends with their login: a refused token of the next one is replaced.
 func TestLoginChangedAfterUselessTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTestTokens(new(authServer), alice)
-		refuse := func() {
-			require.NoError(t, s.ensure(t.Context()))
-			s.invalidate(carrying(t, s.current.Load()), rpctypes.ErrGRPCInvalidAuthToken)
-		}
-		for range maxTokenRefreshes + 2 {
-			refuse()
-		}
-		require.NotNil(t, s.current.Load(), "it stays for a while")
-		s.loginChanged()
-		refuse()
-		require.Nil(t, s.current.Load())
-	})
+	for name, change := range map[string]func(*tokenSource){
+		"by a method": (*tokenSource).loginChanged,
+		"by a field":  func(s *tokenSource) { s.login = func() Login { return Login{Username: "bob", Password: "secret"} } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTestTokens(new(authServer), alice)
+				refuse := func() {
+					require.NoError(t, s.ensure(t.Context()))
+					s.invalidate(carrying(t, s.current.Load()), rpctypes.ErrGRPCInvalidAuthToken)
+				}
+				for range maxTokenRefreshes + 2 {
+					refuse()
+				}
+				require.NotNil(t, s.current.Load(), "it stays for a while")
+				change(s)
+				refuse()
+				require.Nil(t, s.current.Load())
+			})
+		})
+	}
 }
 
 // A caller that waits for a token when the login changes gets that of the new login.
