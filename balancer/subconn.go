@@ -326,7 +326,7 @@ func (c probeConn) Invoke(ctx context.Context, method string, req, reply any, op
 	c.s.unsent.Add(1)
 	call, err := c.NewStream(ctx, &grpc.StreamDesc{}, method, opts...)
 	if err != nil && c.s.isFull() {
-		c.s.forget() // it was not sent: no answer to it is no silence
+		c.s.forget() // the probe was not sent: a missing answer is no evidence
 		c.s.ep.serviceProbeSent.Store(nil)
 	}
 	c.s.unsent.Add(-1)
