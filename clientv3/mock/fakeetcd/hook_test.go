@@ -2,7 +2,6 @@ package fakeetcd
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -28,52 +27,37 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestHookSelection checks which of several hooks each of five puts uses.
+// TestHookSelection checks which of several hooks each of five puts uses, "-" if none.
 func TestHookSelection(t *testing.T) {
-	tests := []struct {
-		name     string
-		register func(c *Cluster, hook func(name string) func(*Call))
-		want     []string
+	type namer = func(name string) func(*Call)
+	for name, tt := range map[string]struct {
+		register func(c *Cluster, hook namer)
+		want     string
 	}{
-		{"on", func(c *Cluster, hook func(string) func(*Call)) {
-			c.On("Put", hook("on"))
-		}, []string{"on", "on", "on", "on", "on"}},
-		{"the newest on", func(c *Cluster, hook func(string) func(*Call)) {
-			c.On("Put", hook("old"))
-			c.On("*", hook("new"))
-		}, []string{"new", "new", "new", "new", "new"}},
-		{"once, in order", func(c *Cluster, hook func(string) func(*Call)) {
-			c.Once("Put", hook("first"))
-			c.Once("Put", hook("second"))
-		}, []string{"first", "second", "", "", ""}},
-		{"once before on", func(c *Cluster, hook func(string) func(*Call)) {
-			c.Once("Put", hook("once"))
-			c.On("Put", hook("on"))
-		}, []string{"once", "on", "on", "on", "on"}},
-		{"nth", func(c *Cluster, hook func(string) func(*Call)) {
+		"on":               {func(c *Cluster, hook namer) { c.On("Put", hook("on")) }, "on on on on on"},
+		"the newest on":    {func(c *Cluster, hook namer) { c.On("Put", hook("old")); c.On("*", hook("new")) }, "new new new new new"},
+		"once, in order":   {func(c *Cluster, hook namer) { c.Once("Put", hook("first")); c.Once("Put", hook("second")) }, "first second - - -"},
+		"once before on":   {func(c *Cluster, hook namer) { c.Once("Put", hook("once")); c.On("Put", hook("on")) }, "once on on on on"},
+		"of other methods": {func(c *Cluster, hook namer) { c.On("Range", hook("range")); c.On("/etcdserverpb.KV/Put", hook("full")) }, "full full full full full"},
+		"nth": {func(c *Cluster, hook namer) {
 			c.Nth("Put", 3, hook("third"))
 			c.Nth("Put", 1, hook("first"))
 			c.Nth("Put", 0, hook("zeroth"))
-		}, []string{"first", "zeroth", "third", "", ""}},
-		{"other methods", func(c *Cluster, hook func(string) func(*Call)) {
-			c.On("Range", hook("range"))
-			c.On("/etcdserverpb.KV/Put", hook("full name"))
-		}, []string{"full name", "full name", "full name", "full name", "full name"}},
-		{"removed", func(c *Cluster, hook func(string) func(*Call)) {
+		}, "first zeroth third - -"},
+		"removed": {func(c *Cluster, hook namer) {
 			c.On("Put", hook("stays"))
 			c.On("Put", hook("goes")).Remove()
 			c.Once("Put", hook("goes")).Remove()
-		}, []string{"stays", "stays", "stays", "stays", "stays"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		}, "stays stays stays stays stays"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			cluster, kv := startKV(t)
 			var ran string
 			tt.register(cluster, func(name string) func(*Call) {
 				return func(*Call) { ran = name }
 			})
-			for i, want := range tt.want {
-				ran = ""
+			for i, want := range strings.Fields(tt.want) {
+				ran = "-"
 				_, err := kv.Put(within(t), put("k", "v"))
 				require.NoError(t, err)
 				assert.Equal(t, want, ran, "put %d", i+1)
@@ -157,6 +141,11 @@ func TestUnknownService(t *testing.T) {
 
 // TestFaults checks what the client sees and what the store holds for each way to end a Put.
 func TestFaults(t *testing.T) {
+	execute := func(c *Call) proto.Message {
+		resp, err := c.Execute()
+		assert.NoError(t, err)
+		return resp
+	}
 	tests := []struct {
 		name     string
 		hook     func(c *Call)
@@ -165,43 +154,20 @@ func TestFaults(t *testing.T) {
 	}{
 		{"no fault", func(*Call) {}, codes.OK, true},
 		{"executed by the hook", func(c *Call) { c.Answer(c.Execute()) }, codes.OK, true},
-		{"executed twice is executed once", func(c *Call) {
-			_, err := c.Execute()
-			assert.NoError(t, err)
-			c.Answer(c.Execute())
-		}, codes.OK, true},
+		{"executed twice is executed once", func(c *Call) { c.Answer(execute(c), nil); c.Answer(c.Execute()) }, codes.OK, true},
 		{"made-up answer", func(c *Call) { c.Answer(&pb.PutResponse{Header: &pb.ResponseHeader{}}, nil) }, codes.OK, false},
 		{"error instead of execution", func(c *Call) { c.Answer(nil, rpctypes.ErrGRPCNoLeader) }, codes.Unavailable, false},
-		{"error after execution", func(c *Call) {
-			_, err := c.Execute()
-			c.Answer(nil, errors.Join(err, rpctypes.ErrGRPCTimeout))
-		}, codes.Unavailable, true},
+		{"error after execution", func(c *Call) { execute(c); c.Answer(nil, rpctypes.ErrGRPCTimeout) }, codes.Unavailable, true},
 		{"canceled by the server", func(c *Call) { c.Answer(nil, status.Error(codes.Canceled, "by a proxy")) }, codes.Canceled, false},
 		{"deadline of the server", func(c *Call) { c.Answer(nil, context.DeadlineExceeded) }, codes.DeadlineExceeded, false},
 		{"no message", func(c *Call) { c.Answer(nil, nil) }, codes.Internal, false},
 		{"broken before execution", (*Call).BreakConn, codes.Unavailable, false},
-		{"broken after execution", func(c *Call) {
-			_, err := c.Execute()
-			assert.NoError(t, err)
-			c.BreakConn()
-		}, codes.Unavailable, true},
-		{"broken, then executed", func(c *Call) {
-			c.BreakConn()
-			_, err := c.Execute()
-			assert.NoError(t, err)
-		}, codes.Unavailable, true},
-		{"answered twice", func(c *Call) {
-			resp, err := c.Execute()
-			assert.NoError(t, err)
-			// The client may reset the stream before it has read the second.
-			_ = c.AnswerTwice(resp)
-		}, codes.Internal, true},
+		{"broken after execution", func(c *Call) { execute(c); c.BreakConn() }, codes.Unavailable, true},
+		{"broken, then executed", func(c *Call) { c.BreakConn(); execute(c) }, codes.Unavailable, true},
+		// The client may reset the stream before it has read the second.
+		{"answered twice", func(c *Call) { _ = c.AnswerTwice(execute(c)) }, codes.Internal, true},
 		{"reset before execution", func(c *Call) { c.ResetStream(ResetCancel) }, codes.Canceled, false},
-		{"reset after execution", func(c *Call) {
-			_, err := c.Execute()
-			assert.NoError(t, err)
-			c.ResetStream(ResetInternal)
-		}, codes.Internal, true},
+		{"reset after execution", func(c *Call) { execute(c); c.ResetStream(ResetInternal) }, codes.Internal, true},
 		{"reset as overloaded", func(c *Call) { c.ResetStream(ResetEnhanceYourCalm) }, codes.ResourceExhausted, false},
 	}
 	for _, tt := range tests {
