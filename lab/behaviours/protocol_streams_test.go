@@ -3,6 +3,7 @@ package behaviours_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,9 +51,10 @@ func TestSnapshot(t *testing.T) {
 		"etcd": newSession(t.Context(), etcd),
 		"fake": newSession(t.Context(), fakeEtcd(t)),
 	} {
+		s.put("k", strings.Repeat("v", 2*32*1024))
 		e := s.call(&pb.SnapshotRequest{})
 		require.Equal(t, codes.OK, e.Code, "%s: %s", name, e.Message)
-		require.GreaterOrEqual(t, len(e.Responses), 2, "%s: data and digest", name)
+		require.GreaterOrEqual(t, len(e.Responses), 4, "%s: three chunks and the digest", name)
 		chunks := make([]*pb.SnapshotResponse, len(e.Responses))
 		size := -sha256.Size
 		for i, r := range e.Responses {

@@ -1,6 +1,7 @@
 package fakeetcd
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,9 +31,7 @@ func startAuth(t *testing.T) (*Cluster, *grpc.ClientConn) {
 	do(auth.UserGrantRole(within(t), &pb.AuthUserGrantRoleRequest{User: "root", Role: "root"}))
 	do(auth.UserGrantRole(within(t), &pb.AuthUserGrantRoleRequest{User: "alice", Role: "a"}))
 	do(auth.AuthEnable(within(t), &pb.AuthEnableRequest{}))
-	for _, err := range errs {
-		require.NoError(t, err)
-	}
+	require.NoError(t, errors.Join(errs...))
 	return cluster, conn
 }
 

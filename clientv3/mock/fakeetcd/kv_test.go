@@ -1,7 +1,6 @@
 package fakeetcd
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -48,19 +46,6 @@ func TestStoreWithoutCalls(t *testing.T) {
 	wantError(t, rpctypes.ErrGRPCLeaseNotFound, cluster.ExpireLease(granted.ID))
 }
 
-func collect[R any](t *testing.T, stream grpc.ServerStreamingClient[R]) []*R {
-	t.Helper()
-	var all []*R
-	for {
-		resp, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		require.NoError(t, err)
-		all = append(all, resp)
-	}
-}
-
 // Every chunk is read at the revision of the first, whatever is written meanwhile.
 func TestRangeStreamIsOfOneRevision(t *testing.T) {
 	cluster, kv := startKV(t)
@@ -78,10 +63,12 @@ func TestRangeStreamIsOfOneRevision(t *testing.T) {
 	require.NoError(t, err)
 	var chunks []int
 	var last *pb.RangeResponse
-	for _, r := range collect(t, stream) {
-		last = r.RangeResponse
+	resp, err := stream.Recv()
+	for ; err == nil; resp, err = stream.Recv() {
+		last = resp.RangeResponse
 		chunks = append(chunks, len(last.Kvs))
 	}
+	require.Equal(t, io.EOF, err)
 	assert.Equal(t, []int{10, 20, 15}, chunks)
 	assert.EqualValues(t, 45, last.Count)
 	assert.Equal(t, rev, last.Header.Revision)

@@ -1,8 +1,6 @@
 package fakeetcd
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,24 +24,4 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, resp.Leader)
 	assert.Equal(t, []string{"etcdserver: no leader"}, resp.Errors)
-}
-
-// TestSnapshot receives a snapshot of more than one chunk, and its digest.
-func TestSnapshot(t *testing.T) {
-	cluster := start(t, 1)
-	mustPut(t, cluster, "k", string(bytes.Repeat([]byte("v"), 2*snapshotChunk)))
-	stream, err := pb.NewMaintenanceClient(dial(t, cluster.Member(0))).Snapshot(within(t), &pb.SnapshotRequest{})
-	require.NoError(t, err)
-	responses := collect(t, stream)
-	require.Len(t, responses, 4)
-	var db []byte
-	for _, r := range responses[:3] {
-		db = append(db, r.Blob...)
-	}
-	assert.Len(t, db, 2*snapshotChunk+pageSize)
-	assert.EqualValues(t, snapshotChunk+pageSize, responses[0].RemainingBytes)
-	assert.Zero(t, responses[2].RemainingBytes)
-	digest := sha256.Sum256(db)
-	assert.Equal(t, digest[:], responses[3].Blob)
-	assert.Equal(t, storageVersion, responses[3].Version)
 }
