@@ -1,6 +1,7 @@
 package fakeetcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,8 @@ type conn struct {
 	number int
 	closed chan struct{}
 
-	received received // of the goroutine that reads
+	// received is what arrived while the member was frozen, of the goroutine that reads.
+	received bytes.Buffer
 
 	// writeMu is held while writing.
 	writeMu sync.Mutex

@@ -1,11 +1,6 @@
 package fakeetcd
 
-import (
-	"bytes"
-	"errors"
-	"os"
-	"time"
-)
+import "time"
 
 // Freeze makes the member send nothing and read nothing until Continue, as a process after SIGSTOP: its
 // connections stay open, and new ones are accepted. Calls that it has begun are executed. A second Freeze does
@@ -51,49 +46,31 @@ func (c *conn) awaitAwake() {
 	}
 }
 
-// received is what has arrived on the connection of a frozen member: the client's writes do not block, as they
-// do not with the buffers of a kernel.
-type received struct {
-	bytes bytes.Buffer
-	err   error // what comes after the bytes
-}
-
-// receive reads what the client sends, and while the member is frozen keeps it until it goes on.
+// receive reads what the client sends, and while the member is frozen keeps it until it goes on: the client's
+// writes do not block, as they do not with the buffers of a kernel.
 func (c *conn) receive(p []byte) (int, error) {
-	r := &c.received
-	if r.bytes.Len() == 0 && r.err == nil {
-		n, err := c.Conn.Read(p)
-		if isClosed(c.member.awakened()) {
-			return n, err
-		}
-		r.bytes.Write(p[:n])
-		r.err = err
-		c.keep()
+	if c.received.Len() > 0 {
+		return c.received.Read(p)
 	}
-	if r.bytes.Len() > 0 {
-		return r.bytes.Read(p)
+	n, err := c.Conn.Read(p)
+	if isClosed(c.member.awakened()) || isClosed(c.closed) {
+		return n, err
 	}
-	return 0, r.err
+	c.received.Write(p[:n])
+	c.keep()
+	return c.receive(p)
 }
 
-// keep reads until the member goes on.
+// keep reads until the member goes on. What ended the reading ends the next Read too.
 func (c *conn) keep() {
 	awake := make(chan struct{})
 	go func() {
 		defer close(awake)
 		c.awaitAwake()
-		// It interrupts the Read below. A pipe has deadlines.
+		// It interrupts ReadFrom. A pipe has deadlines.
 		_ = c.SetReadDeadline(time.Now())
 	}()
-	p := make([]byte, 4096)
-	for r := &c.received; r.err == nil; {
-		var n int
-		n, r.err = c.Conn.Read(p)
-		r.bytes.Write(p[:n])
-	}
+	_, _ = c.received.ReadFrom(c.Conn)
 	<-awake
 	_ = c.SetReadDeadline(time.Time{})
-	if errors.Is(c.received.err, os.ErrDeadlineExceeded) {
-		c.received.err = nil
-	}
 }

@@ -107,37 +107,3 @@ func TestLeaseExpiryNeedsALeader(t *testing.T) {
 		assert.EqualValues(t, -1, left())
 	})
 }
-
-// A frozen member answers no call, on old connections and on new ones, until it goes on.
-func TestFreeze(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster, kv := startKV(t)
-		_, err := kv.Put(t.Context(), put("k", "v"))
-		require.NoError(t, err)
-		cluster.Member(0).Freeze()
-		cluster.Member(0).Freeze()
-		done := make(chan error, 2)
-		for _, kv := range []pb.KVClient{kv, kvOf(t, cluster.Member(0))} {
-			go func() {
-				_, err := kv.Range(t.Context(), get("k"))
-				done <- err
-			}()
-		}
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		assert.Empty(t, done)
-		assert.Zero(t, cluster.Count("Range"))
-		cluster.Member(0).Continue()
-		cluster.Member(0).Continue()
-		require.NoError(t, <-done)
-		require.NoError(t, <-done)
-	})
-}
-
-// A frozen member is closed as any other.
-func TestCloseWhileFrozen(t *testing.T) {
-	cluster, kv := startKV(t)
-	cluster.Member(0).Freeze()
-	go kv.Range(t.Context(), get("k"))
-	require.NoError(t, within(t).Err())
-}
