@@ -214,9 +214,10 @@ func (c *Cluster) InvalidateTokens() {
 }
 
 // SetLeader makes m the leader of the next term, or removes the leader if m is nil.
-// Without one, streams opened with the metadata "hasleader" end with
-// rpctypes.ErrGRPCNoLeader at once, and calls that need a quorum fail with
-// rpctypes.ErrGRPCTimeout, as they do on a real server after its request timeout.
+// Without one, calls and streams with the metadata "hasleader" end with
+// rpctypes.ErrGRPCNoLeader, and so do keepalive streams that renew a lease and calls
+// of LeaseTimeToLive. Other calls that need a quorum fail with
+// rpctypes.ErrGRPCTimeout. A real server first waits for a leader; a fake does not.
 func (c *Cluster) SetLeader(m *Member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

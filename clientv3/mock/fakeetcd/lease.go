@@ -29,6 +29,9 @@ func leaseTimeToLive(c *Call, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLive
 			return nil, err
 		}
 	}
+	if c.cluster.leader == nil {
+		return nil, rpctypes.ErrGRPCNoLeader
+	}
 	return c.cluster.store.LeaseTimeToLive(r), nil
 }
 
@@ -65,10 +68,13 @@ func leaseKeepAlive(c *Call) error {
 	}
 }
 
-// renew returns the answer to one keepalive: TTL 0 if the lease does not exist.
+// renew returns the answer to one keepalive: TTL 0 if the lease does not exist. Only the leader renews a lease.
 func (c *Call) renew(r *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
 	c.cluster.mu.Lock()
 	defer c.cluster.mu.Unlock()
+	if c.cluster.leader == nil {
+		return nil, rpctypes.ErrGRPCNoLeader
+	}
 	if err := users(c); err != nil {
 		return nil, err
 	}
