@@ -25,7 +25,7 @@ type sent struct {
 type conn struct {
 	net.Conn
 	member *Member
-	number int
+	number int // of the dial, from 1
 	closed chan struct{}
 
 	// received is what arrived while the member was frozen, of the goroutine that reads.

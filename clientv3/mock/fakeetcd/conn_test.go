@@ -24,7 +24,7 @@ func startConn(t *testing.T) (*conn, net.Conn) {
 	t.Helper()
 	cluster := start(t, 1)
 	server, client := net.Pipe()
-	c, err := cluster.Member(0).admit(server)
+	c, err := cluster.Member(0).admit(1, server)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c, client

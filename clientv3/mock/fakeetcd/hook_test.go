@@ -113,6 +113,22 @@ func TestRecords(t *testing.T) {
 	assert.Nil(t, Record{}.Request())
 }
 
+// Two connections have different peers, even if one is dialled while the other is.
+func TestPeers(t *testing.T) {
+	cluster := start(t, 1)
+	first, second := kvOf(t, cluster.Member(0)), kvOf(t, cluster.Member(0))
+	cluster.OnDial(func(context.Context, *Member) error {
+		cluster.OnDial(nil)
+		_, err := second.Put(within(t), put("k", "second"))
+		return err
+	})
+	_, err := first.Put(within(t), put("k", "first"))
+	require.NoError(t, err)
+	calls := cluster.Calls("Put")
+	require.Len(t, calls, 2)
+	assert.NotEqual(t, calls[0].Peer, calls[1].Peer)
+}
+
 func TestWaitEnds(t *testing.T) {
 	cluster := start(t, 1)
 	require.NoError(t, cluster.Wait(within(t), "Put", 0))

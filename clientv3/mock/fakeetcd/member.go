@@ -122,14 +122,14 @@ func (m *Member) Dials() int {
 	return m.dials
 }
 
-// admit adds pipe to the member's connections, unless the member is stopped.
-func (m *Member) admit(pipe net.Conn) (*conn, error) {
+// admit adds pipe to the member's connections, unless the member is stopped. The number is that of the dial.
+func (m *Member) admit(number int, pipe net.Conn) (*conn, error) {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	if !m.up {
 		return nil, syscall.ECONNREFUSED
 	}
-	c := newConn(m, m.dials, pipe)
+	c := newConn(m, number, pipe)
 	m.conns[c] = struct{}{}
 	return c, nil
 }

@@ -19,7 +19,8 @@ type Record struct {
 	Requests []proto.Message
 	// Metadata is the client's metadata.
 	Metadata metadata.MD
-	// Peer names the connection of the call, such as "client-3".
+	// Peer names the connection of the call, such as "client-3" for the third that was
+	// dialled to the member.
 	Peer string
 	// Executed says whether the member has begun to execute the call.
 	Executed bool

@@ -64,7 +64,7 @@ func (c *Cluster) DialContext(ctx context.Context, address string) (net.Conn, er
 	}
 	c.mu.Lock()
 	m.dials++
-	hook := c.onDial
+	number, hook := m.dials, c.onDial
 	c.mu.Unlock()
 	if hook != nil {
 		if err := hook(ctx, m); err != nil {
@@ -72,7 +72,7 @@ func (c *Cluster) DialContext(ctx context.Context, address string) (net.Conn, er
 		}
 	}
 	server, client := net.Pipe()
-	sc, err := m.admit(server)
+	sc, err := m.admit(number, server)
 	if err != nil {
 		return nil, dialError(address, err)
 	}
