@@ -50,7 +50,7 @@ type Call struct {
 
 	executed bool
 	result   answer
-	decided  bool // the hook has set the answer
+	decided  bool // by Answer
 	answer   answer
 	ended    atomic.Bool // no further message may be sent
 }
@@ -107,13 +107,16 @@ func (c *Call) SendHeader(md metadata.MD) error {
 // Sending a second message where the client expects one makes it fail; see
 // AnswerTwice.
 func (c *Call) Send(resp proto.Message) error {
-	c.decided = true
-	if err := c.stream.SendMsg(resp); err != nil {
+	if err := c.write(resp); err != nil {
 		return err
 	}
+	return c.conn.wait(c.Context(), c.id, c.sent)
+}
+
+func (c *Call) write(resp proto.Message) error {
 	c.sent.headers = 1
 	c.sent.data += messagePrefix + proto.Size(resp)
-	return c.conn.wait(c.Context(), c.id, c.sent)
+	return c.stream.SendMsg(resp)
 }
 
 // AnswerTwice sends the message twice. The client of a call that has one response,
@@ -152,17 +155,17 @@ func (c *Call) send(resp proto.Message) error {
 	if c.ended.Load() { // by onSend
 		return errBroken
 	}
-	c.sent.headers = 1
-	c.sent.data += messagePrefix + proto.Size(resp)
-	return c.stream.SendMsg(resp)
+	return c.write(resp)
 }
 
-// finish executes and answers the call, unless its hook already has.
+// finish executes and answers the call, unless its hook already has, with Answer or Send. A stream that the hook has
+// executed ends as it was executed, whatever else was sent.
 func (c *Call) finish() error {
 	if c.ended.Load() {
 		return errBroken
 	}
-	if !c.decided {
+	streamed := c.executed && c.method.service.stream != nil
+	if !c.decided && (streamed || c.sent.data == 0) {
 		c.Answer(c.Execute())
 	}
 	if c.answer.err != nil || c.answer.message == nil {

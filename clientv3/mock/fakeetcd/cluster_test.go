@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestMemberList(t *testing.T) {
@@ -27,6 +28,11 @@ func TestNoLeader(t *testing.T) {
 	cluster := start(t, 2)
 	conn := dial(t, cluster.Member(0))
 	kv := pb.NewKVClient(conn)
+	cluster.Once("Watch", func(c *Call) {
+		c.OnSend(func(resp proto.Message) bool { return c.Send(resp) != nil })
+		_, err := c.Execute()
+		wantError(t, rpctypes.ErrGRPCNoLeader, err)
+	})
 	watch := openWatch(t, cluster.Member(0), "hasleader", "true")
 	watch.create(&pb.WatchCreateRequest{Key: []byte("k")})
 	watch.expect(&pb.WatchResponse{Header: at(1), Created: true})
