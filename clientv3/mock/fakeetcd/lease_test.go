@@ -31,6 +31,13 @@ func TestLeaseKeepAlive(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
+func timeToLive(t *testing.T, lease pb.LeaseClient, id int64) int64 {
+	t.Helper()
+	resp, err := lease.LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: id})
+	require.NoError(t, err)
+	return resp.TTL
+}
+
 // A lease ends when its TTL has passed since the last renewal, with the keys that it has then.
 func TestLeaseExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -41,41 +48,35 @@ func TestLeaseExpiry(t *testing.T) {
 			_, err := lease.LeaseGrant(t.Context(), &pb.LeaseGrantRequest{ID: id, TTL: 10})
 			require.NoError(t, err)
 		}
-		left := func(id int64) int64 {
-			t.Helper()
-			resp, err := lease.LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: id})
-			require.NoError(t, err)
-			return resp.TTL
-		}
 		grant(1)
 		time.Sleep(time.Hour)
-		assert.EqualValues(t, 10, left(1), "the clock does not run")
+		assert.EqualValues(t, 10, timeToLive(t, lease, 1), "the clock does not run")
 
 		cluster.EnableLeaseExpiry()
 		grant(2)
 		_, err := kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Lease: 2})
 		require.NoError(t, err)
 		time.Sleep(4500 * time.Millisecond)
-		assert.EqualValues(t, 5, left(1))
+		assert.EqualValues(t, 5, timeToLive(t, lease, 1))
 		stream, err := lease.LeaseKeepAlive(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, stream.Send(&pb.LeaseKeepAliveRequest{ID: 2}))
 		_, err = stream.Recv()
 		require.NoError(t, err)
-		assert.EqualValues(t, 10, left(2))
+		assert.EqualValues(t, 10, timeToLive(t, lease, 2))
 
 		time.Sleep(6 * time.Second)
-		assert.EqualValues(t, -1, left(1))
-		assert.EqualValues(t, 4, left(2))
+		assert.EqualValues(t, -1, timeToLive(t, lease, 1))
+		assert.EqualValues(t, 4, timeToLive(t, lease, 2))
 		_, err = lease.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: 2})
 		require.NoError(t, err)
 		grant(2) // another lease, which the end of the first one does not touch
 		time.Sleep(5 * time.Second)
-		assert.EqualValues(t, 5, left(2))
+		assert.EqualValues(t, 5, timeToLive(t, lease, 2))
 		_, err = kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Lease: 2})
 		require.NoError(t, err)
 		time.Sleep(6 * time.Second)
-		assert.EqualValues(t, -1, left(2))
+		assert.EqualValues(t, -1, timeToLive(t, lease, 2))
 		assert.Nil(t, cluster.Get("k"))
 	})
 }
@@ -88,22 +89,17 @@ func TestLeaseExpiryNeedsALeader(t *testing.T) {
 		lease := pb.NewLeaseClient(dial(t, cluster.Member(0)))
 		_, err := lease.LeaseGrant(t.Context(), &pb.LeaseGrantRequest{ID: 1, TTL: 10})
 		require.NoError(t, err)
-		left := func() int64 {
-			resp, err := lease.LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: 1})
-			require.NoError(t, err)
-			return resp.TTL
-		}
 		assert.Equal(t, cluster.Member(0), cluster.Leader())
 		cluster.SetLeader(nil)
 		assert.Nil(t, cluster.Leader())
 		time.Sleep(time.Minute)
 		cluster.SetLeader(cluster.Member(0))
-		assert.EqualValues(t, 10, left())
+		assert.EqualValues(t, 10, timeToLive(t, lease, 1))
 		time.Sleep(9 * time.Second)
 		cluster.SetLeader(cluster.Member(2))
 		time.Sleep(9 * time.Second)
-		assert.EqualValues(t, 1, left())
+		assert.EqualValues(t, 1, timeToLive(t, lease, 1))
 		time.Sleep(2 * time.Second)
-		assert.EqualValues(t, -1, left())
+		assert.EqualValues(t, -1, timeToLive(t, lease, 1))
 	})
 }
