@@ -37,10 +37,10 @@ type conn struct {
 	// mu guards the rest.
 	mu       sync.Mutex
 	in, out  frameScanner
-	opened   []uint32 // streams that no call has claimed yet, in order
-	progress map[uint32]sent
-	moved    chan struct{} // closed and replaced when progress changes
-	injected []byte        // frames to write after the current frame
+	opened   []uint32        // streams that no call has claimed yet, in order
+	progress map[uint32]sent // of the streams whose handler runs
+	moved    chan struct{}   // closed and replaced when progress changes
+	injected []byte          // frames to write after the current frame
 }
 
 func newConn(m *Member, number int, pipe net.Conn) *conn {
@@ -110,14 +110,14 @@ func (c *conn) writeLocked(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out.feed(p[:n], func(f http2.FrameHeader) {
-		s := c.progress[f.StreamID]
-		switch f.Type {
-		case http2.FrameHeaders:
-			s.headers++
-		case http2.FrameData:
-			s.data += int(f.Length)
-		default:
+		s, served := c.progress[f.StreamID]
+		switch {
+		case !served:
 			return
+		case f.Type == http2.FrameHeaders:
+			s.headers++
+		case f.Type == http2.FrameData:
+			s.data += int(f.Length)
 		}
 		c.progress[f.StreamID] = s
 	})
@@ -162,9 +162,11 @@ func (c *conn) nextStream() uint32 {
 	}
 	stream := c.opened[0]
 	c.opened = c.opened[1:]
+	c.progress[stream] = sent{}
 	return stream
 }
 
+// release forgets a stream whose handler returns.
 func (c *conn) release(stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -53,6 +53,7 @@ func TestInjectSplitsNoFrame(t *testing.T) {
 // Wait ends when the client has read the frames, its context ends, or the connection breaks.
 func TestWait(t *testing.T) {
 	c, client := startConn(t)
+	c.progress[1] = sent{}
 	waiting := make(chan error, 1)
 	go func() { waiting <- c.wait(within(t), 1, sent{headers: 1, data: 2}) }()
 	go func() {
@@ -93,6 +94,20 @@ func TestFrameScanner(t *testing.T) {
 		assert.True(t, scanner.between())
 		scanner.feed([]byte{0}, nil)
 		assert.False(t, scanner.between())
+	}
+}
+
+// A connection remembers nothing of calls that have ended.
+func TestEndedCallsAreForgotten(t *testing.T) {
+	cluster, kv := startKV(t)
+	for range 3 {
+		_, err := kv.Put(within(t), put("k", "v"))
+		require.NoError(t, err)
+	}
+	for c := range cluster.Member(0).conns {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		assert.Empty(t, c.progress)
 	}
 }
 
