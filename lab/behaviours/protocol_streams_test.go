@@ -34,6 +34,10 @@ func TestRangeStream(t *testing.T) {
 			change(r)
 			s.callMethod(rangeStream, r)
 		}
+		for i := range 20 {
+			s.put(fmt.Sprintf("u%02d", i), strings.Repeat("v", 330_000)) // ten are larger than a chunk should be
+		}
+		s.callMethod(rangeStream, &pb.RangeRequest{Key: []byte("u"), RangeEnd: []byte("v")})
 		s.call(&pb.CompactionRequest{Revision: 30, Physical: true})
 		r := proto.CloneOf(all)
 		r.Revision = 20

@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
-// firstChunk is how many keys the first response of a RangeStream has. Later ones
-// double in size up to a limit, as in etcd.
+// firstChunk is how many keys the first response of a RangeStream has. The number
+// doubles after a small response and is halved after a large one, as in etcd.
 const firstChunk = 10
 
 var kvService = map[string]service{
@@ -111,8 +111,10 @@ func kvRangeStream(c *Call) error {
 			req.Revision = revision
 		}
 		req.Key = append(bytes.Clone(resp.Kvs[n-1].Key), 0)
-		if proto.Size(resp) < maxRequestBytes/2 {
+		if size := proto.Size(resp); size < maxRequestBytes/2 {
 			chunk *= 2
+		} else if size > maxRequestBytes*2 {
+			chunk = max(1, chunk/2)
 		}
 	}
 }
