@@ -20,8 +20,8 @@ var errBroken = status.Error(codes.Unavailable, "fakeetcd: a hook broke this cal
 const messagePrefix = 5
 
 // Call is one RPC that a member received. Do not change the exported fields. Only
-// the call's hook may call its methods, and only until the hook returns; BreakConn
-// may also be called from other goroutines meanwhile.
+// the call's hook may call its methods, until it returns, and the function that it
+// gave to OnSend; BreakConn may also be called from other goroutines meanwhile.
 //
 // A hook runs in a goroutine of the server: it can use assert, but must not
 // call t.FailNow, and so not require.

@@ -63,9 +63,10 @@
 // tokens live until InvalidateTokens; progress is sent only on request, unless WatchOptions say
 // otherwise. Of what operators do it has Status, Defragment and Snapshot, and users, roles and
 // permissions that are added: other methods of the services Cluster, Maintenance and Auth are unimplemented
-// unless a hook answers them. No member is a learner. A watch catches up without pauses, and its
-// events need no buffer that could be full. Snapshots have the right form but not
+// unless a hook answers them, and so are all of Health but Check. The leader changes only by
+// SetLeader: a member that is stopped or frozen stays the leader. No member is a learner. A watch
+// catches up without pauses, and a client that reads slowly misses no events by a compaction. Snapshots have the right form but not
 // the content of a real database. Connections are never encrypted. Tests in the project's
-// lab (lab/behaviours) compare the fake with real servers call by call, and list the few
-// answers that still differ.
+// lab (lab/behaviours) compare the fake with real servers call by call; protocol_test.go there lists what they
+// leave out.
 package fakeetcd

@@ -15,7 +15,7 @@ var (
 	errEmptyRange  = errors.New("mvcc: watcher range is empty")
 	errDuplicateID = errors.New("mvcc: duplicate watch ID provided on the WatchStream")
 
-	// errChosenID is kine's.
+	// errChosenID is kine's refusal of a watch ID that the client chose.
 	errChosenID = errors.New("rpc error: code = InvalidArgument desc = etcdserver: unsupported options in watch request")
 )
 

@@ -2,7 +2,7 @@
 //
 // It answers the requests of the Auth service with the results and the errors
 // of an etcd 3.7 server that hands out simple tokens. The caller checks
-// permissions with Identify, RequireUser and RequireAdmin.
+// permissions with Identify, RequireUser, RequireAdmin and Permit.
 package auth
 
 import (
