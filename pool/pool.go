@@ -171,18 +171,18 @@ func (p *Pool[T]) await(w *waiter[T]) (*item[T], error) {
 	case <-w.ctx.Done():
 	}
 	p.mu.Lock()
+	var got result[T]
 	if w.place != nil {
-		p.counts.Canceled++
 		p.removeWaiterLocked(w)
+	} else if got = <-w.given; got.err != nil {
 		p.mu.Unlock()
-		return nil, ended(w.ctx)
-	}
-	p.mu.Unlock()
-	got := <-w.given
-	if got.err != nil {
 		return nil, got.err
 	}
-	p.giveBack(got.item, got.item.loan, sound, unused)
+	p.counts.Canceled++
+	p.mu.Unlock()
+	if got.item != nil {
+		p.giveBack(got.item, got.item.loan, sound, unused)
+	}
 	return nil, ended(w.ctx)
 }
 

@@ -110,6 +110,14 @@ func TestContext(t *testing.T) {
 		assert.EqualValues(t, 1, stats.Canceled)
 		assert.Equal(t, 1, stats.Idle)
 		assert.Zero(t, stats.Waiting)
+
+		held = acquire(t, p)
+		ctx, cancel := context.WithCancel(t.Context())
+		late := acquiring(ctx, p)
+		cancel()
+		held.Release()
+		assert.ErrorIs(t, (<-late).err, context.Canceled)
+		assert.EqualValues(t, 2, p.Stats().Canceled, "also of a call that is served at the same moment")
 	})
 }
 
@@ -148,13 +156,10 @@ func TestCreateBlocksNoOther(t *testing.T) {
 		assert.Equal(t, 1, p.Stats().Destroying)
 
 		began := time.Now()
+		a.Release()
+		a = (<-waiting).ok(t)
 		for range 10 {
-			a.Release() // to the waiter, the first time
-			if waiting != nil {
-				a = (<-waiting).r
-				waiting = nil
-				continue
-			}
+			a.Release()
 			a = acquire(t, p)
 		}
 		assert.Zero(t, time.Since(began))
