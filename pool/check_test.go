@@ -50,20 +50,13 @@ func TestCheck(t *testing.T) {
 		assert.Equal(t, 1, f.count().most)
 	})
 	grpctest.Bubble(t, "created for MinSize", func(t *testing.T) {
-		var made []*thing
-		p, _ := checkedPool(t, func(c *config) {
+		p, _ := newPool(t, func(c *config) {
 			c.MinSize = 1
-			create := c.Create
-			c.Create = func(ctx context.Context) (*thing, error) {
-				x, err := create(ctx)
-				made = append(made, x)
-				return x, err
-			}
+			c.Check = func(context.Context, *thing) error { return errBroken }
 		})
 		synctest.Wait()
-		made[0].broken = true
 		r := acquire(t, p)
-		assert.NotSame(t, made[0], r.Value())
+		assert.Equal(t, 2, r.Value().id)
 		r.Release()
 	})
 	grpctest.Bubble(t, "only resources that were idle for CheckAfter", func(t *testing.T) {
@@ -190,6 +183,95 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		p.Close()
 		assert.Equal(t, pool.ErrClosed, (<-got).err)
 		assert.Zero(t, f.count().alive)
+	})
+}
+
+// Idle resources are checked in the background, one at a time.
+func TestCheckInterval(t *testing.T) {
+	const interval, takes = time.Minute, 100 * time.Millisecond
+	grpctest.Bubble(t, "a broken resource is replaced", func(t *testing.T) {
+		p, f := checkedPool(t, func(c *config) { c.MinSize, c.MaxIdleTime, c.CheckInterval = 2, 2*interval, interval })
+		synctest.Wait()
+		a, b := acquire(t, p), acquire(t, p)
+		release(a, b)
+		time.Sleep(time.Hour)
+		assert.Empty(t, f.gone(), "a checked resource is kept")
+		r := acquire(t, p)
+		r.Value().broken = true
+		r.Release()
+		time.Sleep(interval)
+		synctest.Wait()
+		assert.Equal(t, []int{r.Value().id}, f.gone())
+		assert.Equal(t, 2, p.Stats().Idle)
+	})
+	grpctest.Bubble(t, "resources beyond MinSize expire nevertheless", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MaxIdleTime, c.CheckInterval = 3*interval, interval
+			c.Check = func(context.Context, *thing) error { return nil }
+		})
+		a, b := acquire(t, p), acquire(t, p)
+		a.Release()
+		for range 10 {
+			time.Sleep(time.Second)
+			b.Release()
+			time.Sleep(interval - time.Second)
+			b = acquire(t, p)
+			assert.Equal(t, 2, b.Value().id, "the order of use stays")
+		}
+		b.Release()
+		assert.Equal(t, []int{a.Value().id}, f.gone())
+	})
+	grpctest.Bubble(t, "one at a time, spread", func(t *testing.T) {
+		var checks []time.Time
+		checking := 0
+		p, _ := newPool(t, func(c *config) {
+			c.MinSize, c.MaxSize, c.CheckInterval = 50, 50, interval
+			c.Check = func(context.Context, *thing) error {
+				checking++
+				assert.Equal(t, 1, checking)
+				checks = append(checks, time.Now())
+				time.Sleep(takes)
+				checking--
+				return nil
+			}
+		})
+		began := time.Now()
+		time.Sleep(interval + 50*takes)
+		p.Close()
+		time.Sleep(takes) // the last check ends
+		synctest.Wait()
+		assert.GreaterOrEqual(t, len(checks), 50)
+		assert.LessOrEqual(t, len(checks), 150)
+		assert.GreaterOrEqual(t, checks[0].Sub(began), interval/2)
+	})
+	grpctest.Bubble(t, "a resource that is being checked counts", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MinSize, c.MaxSize, c.WhenFull, c.MaxOverflow, c.CheckInterval = 1, 1, pool.Fail, 1, interval
+			c.Check = func(context.Context, *thing) error { time.Sleep(takes); return nil }
+		})
+		for p.Stats().Borrowed == 0 {
+			time.Sleep(takes / 2)
+		}
+		(<-acquiring(t.Context(), p)).ok(t).Release()
+		assert.Equal(t, 1, f.count().made)
+	})
+	grpctest.Bubble(t, "a check that hangs blocks nobody", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) {
+			c.MaxSize, c.CheckInterval, c.MaxIdleTime = 2, interval, 2*interval
+			c.Check = func(ctx context.Context, _ *thing) error { <-ctx.Done(); return ctx.Err() }
+			c.CheckAfter, c.CheckTimeout = time.Hour, time.Hour
+		})
+		a, b := acquire(t, p), acquire(t, p)
+		release(a, b)
+		time.Sleep(interval)
+		synctest.Wait()
+		assert.Equal(t, 1, p.Stats().Borrowed)
+		began := time.Now()
+		acquire(t, p).Release()
+		assert.Zero(t, time.Since(began))
+		time.Sleep(2 * interval)
+		synctest.Wait()
+		assert.EqualValues(t, 1, p.Stats().Destroyed.IdleTooLong)
 	})
 }
 

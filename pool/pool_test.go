@@ -92,6 +92,43 @@ func TestFullWhileCreating(t *testing.T) {
 	})
 }
 
+// Up to MaxOverflow further resources are created instead of waiting, for one loan each.
+func TestOverflow(t *testing.T) {
+	grpctest.Bubble(t, "then it waits", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) { c.MaxSize, c.MaxOverflow = 2, 2 })
+		all := []pool.Resource[*thing]{acquire(t, p), acquire(t, p), acquire(t, p), acquire(t, p)}
+		waiting := acquiring(t.Context(), p)
+		assert.Equal(t, 4, p.Stats().Size)
+		all[0].Release()
+		got := <-waiting
+		assert.Equal(t, all[0].Value(), got.r.Value(), "it goes to a waiter instead of being destroyed")
+		release(all[1], all[2])
+		assert.Equal(t, []int{2, 3}, f.gone())
+		release(all[3], got.r)
+		stats := p.Stats()
+		assert.Equal(t, 2, stats.Idle)
+		assert.EqualValues(t, 2, stats.Destroyed.Overflowed)
+	})
+	grpctest.Bubble(t, "then it fails", func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MaxSize, c.MaxOverflow, c.WhenFull = 1, 1, pool.Fail })
+		a, b := acquire(t, p), acquire(t, p)
+		_, err := p.Acquire(t.Context())
+		assert.Equal(t, pool.ErrFull, err)
+		assert.EqualValues(t, 1, p.Stats().Full)
+		release(a, b)
+		assert.Equal(t, 1, p.Stats().Idle)
+	})
+	grpctest.Bubble(t, "only if none is being created", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.MinSize, c.MaxSize, c.MaxOverflow = 1, 1, 10
+			creating(c, forASecond)
+		})
+		synctest.Wait()
+		(<-acquiring(t.Context(), p)).ok(t).Release()
+		assert.Equal(t, 1, f.count().made)
+	})
+}
+
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize = 1 })
@@ -237,6 +274,34 @@ func TestReleaseTwice(t *testing.T) {
 	assert.EqualValues(t, 4, p.Stats().StaleReleases)
 }
 
+func TestHijack(t *testing.T) {
+	p, f := newPool(t, func(c *config) { c.MaxSize = 1 })
+	r := acquire(t, p)
+	x, ok := r.Hijack()
+	assert.True(t, ok)
+	assert.Equal(t, r.Value(), x)
+	other := acquire(t, p)
+	assert.NotSame(t, x, other.Value(), "there is capacity for another")
+	r.Release()
+	_, ok = r.Hijack()
+	assert.False(t, ok)
+	stats := p.Stats()
+	assert.EqualValues(t, 1, stats.Hijacked)
+	assert.EqualValues(t, 2, stats.StaleReleases)
+	other.Release()
+	p.Close()
+	assert.Equal(t, 1, f.count().alive, "the caller owns it")
+}
+
+func TestZeroResource(t *testing.T) {
+	var r pool.Resource[int]
+	r.Release()
+	r.Discard()
+	_, ok := r.Hijack()
+	assert.False(t, ok)
+	assert.Zero(t, r.Value())
+}
+
 // Close ends waiting calls and destroys idle resources; borrowed ones are destroyed by Release.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -282,8 +347,7 @@ func TestCloseEndsCreate(t *testing.T) {
 }
 
 func TestConfigErrors(t *testing.T) {
-	make1 := func(context.Context) (int, error) { return 1, nil }
-	type config = pool.Config[int]
+	make1 := func(context.Context) (*thing, error) { return nil, nil }
 	for _, tt := range []struct {
 		config config
 		want   string

@@ -227,9 +227,3 @@ func (p *ClientConn) Connect() {
 		}
 	}
 }
-
-func (g *group) used() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.conns) > 0
-}

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/keepalive"
@@ -82,30 +81,11 @@ func TestLostConnectionIsAvoided(t *testing.T) {
 
 	// The connection is used again when it has reconnected.
 	s.lis.setRefusing(false)
-	s.holdCalls()
-	c = &calls{}
-	c.start(80, emptyCall(t, client))
-	eventually(t, "all calls reach the server", func() bool { n, conns := s.now(); return n == 80 && conns == 2 })
+	c = s.fill(t, client, 80, 80)
+	_, conns := s.now()
+	assert.Equal(t, 2, conns)
 	s.letGo()
 	c.requireOK(t)
-}
-
-// count returns how many connections of a class are so.
-func count(s grpcpool.ClassStats, is func(grpcpool.ConnStats) bool) (n int) {
-	for _, c := range s.Connections {
-		if is(c) {
-			n++
-		}
-	}
-	return n
-}
-
-func ready(conn *grpcpool.ClientConn) int {
-	return count(conn.Stats().Unary, func(c grpcpool.ConnStats) bool { return c.State == connectivity.Ready })
-}
-
-func draining(s grpcpool.ClassStats) int {
-	return count(s, func(c grpcpool.ConnStats) bool { return c.Draining })
 }
 
 // A server that bounds the age of connections fails no call.

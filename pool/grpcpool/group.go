@@ -230,6 +230,12 @@ func (g *group) watch(c *conn) {
 	}
 }
 
+func (g *group) used() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.conns) > 0
+}
+
 // close ends all calls and waiters. Waiting and later calls get ErrClosed; those in flight get
 // gRPC's error.
 func (g *group) close() {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/peer"
@@ -227,6 +228,10 @@ func open(t *testing.T, s *server, config grpcpool.Config, opts ...grpc.DialOpti
 	return conn, pb.NewTestServiceClient(conn)
 }
 
+func insecureOption() grpc.DialOption {
+	return grpc.WithTransportCredentials(insecure.NewCredentials())
+}
+
 // calls makes calls in the background, and returns their errors once they have ended.
 type calls struct {
 	all  sync.WaitGroup
@@ -272,6 +277,24 @@ func emptyCall(t *testing.T, client pb.TestServiceClient, opts ...grpc.CallOptio
 		_, err := client.EmptyCall(t.Context(), &pb.Empty{}, opts...)
 		return err
 	}
+}
+
+// count returns how many connections of a class are so.
+func count(s grpcpool.ClassStats, is func(grpcpool.ConnStats) bool) (n int) {
+	for _, c := range s.Connections {
+		if is(c) {
+			n++
+		}
+	}
+	return n
+}
+
+func ready(conn *grpcpool.ClientConn) int {
+	return count(conn.Stats().Unary, func(c grpcpool.ConnStats) bool { return c.State == connectivity.Ready })
+}
+
+func draining(s grpcpool.ClassStats) int {
+	return count(s, func(c grpcpool.ConnStats) bool { return c.Draining })
 }
 
 func eventually(t *testing.T, what string, condition func() bool) {

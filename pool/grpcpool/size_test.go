@@ -135,8 +135,7 @@ func TestUnknownLimit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := startServer(t)
-			conn, err := grpcpool.NewClient("passthrough:///"+s.addr, tt.config,
-				grpc.WithTransportCredentials(insecure.NewCredentials()))
+			conn, err := grpcpool.NewClient("passthrough:///"+s.addr, tt.config, insecureOption())
 			require.NoError(t, err)
 			defer conn.Close()
 			c := s.fill(t, pb.NewTestServiceClient(conn), 150, 150)

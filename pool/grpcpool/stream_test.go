@@ -53,6 +53,21 @@ func finish(t *testing.T, streams ...pb.TestService_FullDuplexCallClient) {
 	}
 }
 
+func streamOnce(ctx context.Context, client pb.TestServiceClient) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := client.FullDuplexCall(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&pb.StreamingOutputCallRequest{}); err != nil {
+		_, err = stream.Recv()
+		return err
+	}
+	_, err = stream.Recv()
+	return err
+}
+
 // A stream counts until it ends in one of the ways that gRPC documents.
 func TestStreamCountsUntilItEnds(t *testing.T) {
 	for _, tt := range []struct {
@@ -141,11 +156,11 @@ func TestRetryingInterceptorCountsOnce(t *testing.T) {
 		attempts++
 		ctx = metadata.AppendToOutgoingContext(ctx, "attempt", "1")
 		dropped, cancel := context.WithCancel(ctx)
-		if _, err := next(dropped, desc, cc, method, opts...); err != nil {
-			cancel()
+		_, err := next(dropped, desc, cc, method, opts...)
+		cancel()
+		if err != nil {
 			return nil, err
 		}
-		cancel()
 		return next(ctx, desc, cc, method, opts...)
 	}
 	conn, client := open(t, startServer(t), grpcpool.Config{}, grpc.WithStreamInterceptor(again))
