@@ -96,10 +96,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 				if err := pause.For(ctx, takes); err != nil {
 					return err
 				}
-				if x.broken {
-					return errBroken
-				}
-				return nil
+				return check(ctx, x)
 			}
 			change(c)
 		})

@@ -35,7 +35,7 @@ func (g *group) chooseLocked() (*conn, error) {
 		}
 		s = g.candidates()
 	}
-	if s.free == nil && g.reclaim() {
+	for s.free == nil && g.reclaim() {
 		s = g.candidates()
 	}
 	switch {
