@@ -160,7 +160,7 @@ func (p *Pool[T]) replace(ctx context.Context, it *item[T], loan uint64, why fau
 		p.mu.Unlock()
 		return other, err
 	}
-	w := p.newWaiter(ctx)
+	w := p.newWaiterLocked(ctx)
 	w.anew = anew
 	w.place = p.waiters.PushFront(w)
 	p.buildForLocked(w)

@@ -131,7 +131,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 		p.mu.Unlock()
 		return nil, ErrFull
 	}
-	w := p.newWaiter(ctx)
+	w := p.newWaiterLocked(ctx)
 	w.place = p.waiters.PushBack(w)
 	if room {
 		p.size++
@@ -141,7 +141,7 @@ func (p *Pool[T]) next(ctx context.Context) (*item[T], error) {
 	return p.await(w)
 }
 
-func (p *Pool[T]) newWaiter(ctx context.Context) *waiter[T] {
+func (p *Pool[T]) newWaiterLocked(ctx context.Context) *waiter[T] {
 	p.counts.Waited++
 	return &waiter[T]{ctx: ctx, since: time.Now(), given: make(chan result[T], 1)}
 }

@@ -26,23 +26,23 @@ type candidates struct {
 // has a call to pick for; not more, because the server's stream limit is not known yet. If none
 // can connect, all calls go there, to fail or to wait as gRPC decides.
 func (g *group) chooseLocked() (*conn, error) {
-	s := g.candidates()
+	s := g.candidatesLocked()
 	for s.active < g.bounds.Min {
 		if err := g.openLocked(s.active > 0); err != nil && s.active == 0 {
 			return nil, unavailable(err)
 		} else if err != nil {
 			break
 		}
-		s = g.candidates()
+		s = g.candidatesLocked()
 	}
-	for s.free == nil && g.reclaim() {
-		s = g.candidates()
+	for s.free == nil && g.reclaimLocked() {
+		s = g.candidatesLocked()
 	}
 	switch {
 	case s.free != nil:
 		return s.free, nil
 	case s.ready != nil:
-		if g.grow(&s) || s.coming > 0 || !s.guessed {
+		if g.growLocked(&s) || s.coming > 0 || !s.guessed {
 			return nil, nil
 		}
 		return s.ready, nil // its limit may not be reached
@@ -53,8 +53,8 @@ func (g *group) chooseLocked() (*conn, error) {
 	}
 }
 
-func (g *group) candidates() candidates {
-	each, _ := g.streams(g.conns...)
+func (g *group) candidatesLocked() candidates {
+	each, _ := g.streamsLocked(g.conns...)
 	s := candidates{each: each}
 	for _, c := range g.conns {
 		if c.draining {
@@ -64,7 +64,7 @@ func (g *group) candidates() candidates {
 		switch c.stateLocked() {
 		case connectivity.Ready:
 			s.ready = lighter(s.ready, c)
-			capacity, known := g.streams(c)
+			capacity, known := g.streamsLocked(c)
 			if c.current() < capacity {
 				s.free = lighter(s.free, c)
 			}
@@ -94,12 +94,12 @@ func (c *conn) stateLocked() connectivity.State {
 	switch {
 	case state == connectivity.Idle:
 		c.limits.retire(latest)
-	case state == connectivity.Ready && !known && c.limits.ages.Load() > 0:
+	case state == connectivity.Ready && !known && c.limits.generation.Load() > 0:
 		c.limits.reopen()
 		_, known = c.limits.total()
 	}
-	c.catchUp()
-	if state == connectivity.Ready && c.age > 0 && !known {
+	c.catchUpLocked()
+	if state == connectivity.Ready && c.generation > 0 && !known {
 		return connectivity.Connecting
 	}
 	return state
@@ -113,9 +113,10 @@ func lighter(a, b *conn) *conn {
 	return a
 }
 
-// streams returns how many concurrent calls a connection carries: as many as the servers of the first of conns that has reported a
-// limit allow, or else as the latest report said. known is false if there is none.
-func (g *group) streams(conns ...*conn) (n int, known bool) {
+// streamsLocked returns how many concurrent calls a connection carries: the limit of the first of conns
+// that knows one, else the latest that a server reported, and StreamsPerConnection at most. known is false
+// if there is none.
+func (g *group) streamsLocked(conns ...*conn) (n int, known bool) {
 	n, known = g.limit, g.limitKnown
 	for _, c := range conns {
 		if total, reported := c.limits.total(); reported {

@@ -20,7 +20,7 @@ type group struct {
 	perConn int           // see Config.StreamsPerConnection; 0 is none
 	dial    func(*streamLimits) (*grpc.ClientConn, error)
 
-	background sync.WaitGroup // goroutines; none is added once closed
+	background sync.WaitGroup // goroutines; none is added after close
 	closing    chan struct{}  // closed with the group
 
 	mu         sync.Mutex
@@ -37,29 +37,29 @@ type group struct {
 
 // conn is one gRPC channel of a group. Its variable fields are guarded by the group's lock.
 type conn struct {
-	cc       *grpc.ClientConn
-	limits   *streamLimits
-	inFlight int
-	left     int  // how many of inFlight are on network connections that are lost or draining
-	age      int  // the number of network connections lost or draining so far
-	draining bool // it gets no more calls, and is closed after the last one
+	cc         *grpc.ClientConn
+	limits     *streamLimits
+	inFlight   int
+	left       int  // how many of inFlight are on network connections that are lost or draining
+	generation int  // how often its network connections were lost or drained
+	draining   bool // it gets no more calls, and is closed after the last one
 }
 
 // current returns the calls in flight that count against the limit of new calls.
 func (c *conn) current() int { return c.inFlight - c.left }
 
-// catchUp records that network connections were lost or drain. The calls in flight stay on them;
+// catchUpLocked records that network connections were lost or drain. The calls in flight stay on them;
 // new calls use another one.
-func (c *conn) catchUp() {
-	if age := int(c.limits.ages.Load()); age != c.age {
-		c.age, c.left = age, c.inFlight
+func (c *conn) catchUpLocked() {
+	if now := int(c.limits.generation.Load()); now != c.generation {
+		c.generation, c.left = now, c.inFlight
 	}
 }
 
-// place is where a call is counted: a connection and its age.
+// place is where a call is counted: a connection and its generation when the call began.
 type place struct {
-	conn *conn
-	age  int // the age of the connection when the call began
+	conn       *conn
+	generation int
 }
 
 // waiter is a call that waits for a connection.
@@ -98,14 +98,14 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 	if g.waiters.Len() == 0 {
 		if c, err := g.chooseLocked(); c != nil || err != nil {
 			got := g.takeLocked(c)
-			g.notePeak()
+			g.notePeakLocked()
 			g.mu.Unlock()
 			return got, err
 		}
 	}
 	w := &waiter{since: time.Now(), given: make(chan grant, 1)}
 	queued := g.waiters.PushBack(w)
-	g.notePeak()
+	g.notePeakLocked()
 	g.counts.Waited++
 	g.dispatchLocked()
 	g.mu.Unlock()
@@ -118,9 +118,9 @@ func (g *group) acquire(ctx context.Context) (place, error) {
 	}
 }
 
-// notePeak records the number of calls for the peak. It is called after chooseLocked, which may
+// notePeakLocked records the number of calls for the peak. It is called after chooseLocked, which may
 // reset the peak.
-func (g *group) notePeak() { g.peak = max(g.peak, g.inFlight+g.waiters.Len()) }
+func (g *group) notePeakLocked() { g.peak = max(g.peak, g.inFlight+g.waiters.Len()) }
 
 // leave removes a waiter whose context has ended, and releases the connection if it was granted
 // one at the same moment.
@@ -156,7 +156,7 @@ func (g *group) takeLocked(c *conn) place {
 	}
 	c.inFlight++
 	g.inFlight++
-	return place{c, c.age}
+	return place{c, c.generation}
 }
 
 // putLocked removes a call from a connection, and serves waiters.
@@ -164,14 +164,14 @@ func (g *group) putLocked(p place) {
 	c := p.conn
 	c.inFlight--
 	g.inFlight--
-	if p.age < c.age {
+	if p.generation < c.generation {
 		c.left--
 	}
 	if g.closed {
 		return
 	}
 	if c.draining && c.inFlight == 0 {
-		g.remove(c)
+		g.removeLocked(c)
 	}
 	g.dispatchLocked()
 }
@@ -185,11 +185,11 @@ func (g *group) dispatchLocked() {
 			g.connectLocked()
 			return
 		}
-		g.give(g.waiters.Front(), grant{g.takeLocked(c), err})
+		g.giveLocked(g.waiters.Front(), grant{g.takeLocked(c), err})
 	}
 }
 
-func (g *group) give(queued *list.Element, what grant) {
+func (g *group) giveLocked(queued *list.Element, what grant) {
 	w := g.waiters.Remove(queued).(*waiter)
 	g.counts.WaitTime += time.Since(w.since)
 	w.given <- what
@@ -207,7 +207,7 @@ func (g *group) limitChanged(limit int) {
 func (g *group) leaves(c *conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c.catchUp()
+	c.catchUpLocked()
 	g.dispatchLocked()
 }
 
@@ -243,7 +243,7 @@ func (g *group) close() {
 	g.closed = true
 	close(g.closing)
 	for g.waiters.Len() > 0 {
-		g.give(g.waiters.Front(), grant{err: ErrClosed})
+		g.giveLocked(g.waiters.Front(), grant{err: ErrClosed})
 	}
 	if g.shrinker != nil {
 		g.shrinker.Stop()

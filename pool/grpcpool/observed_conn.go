@@ -24,11 +24,11 @@ type streamLimits struct {
 	// left is called without locks held when the only connection accepts no new streams, or is
 	// lost.
 	left func()
-	sum  atomic.Int64 // the sum of the known limits; unheard if there is none
-	// ages counts how often the channel's network connections were lost or drained. It is ahead of
-	// the calls of left.
-	ages atomic.Int64
-	last atomic.Int64 // number of the latest connection
+	sum  atomic.Int64 // the sum of the known limits; limitUnknown if there is none
+	// generation counts how often the channel's network connections were lost or drained. It
+	// changes before left is called.
+	generation atomic.Int64
+	last       atomic.Int64 // number of the latest connection
 
 	mu      sync.Mutex
 	conns   map[*observedConn]int
@@ -37,8 +37,8 @@ type streamLimits struct {
 
 const limitUnknown = -1
 
-func newStreamLimits(heard func(limit int), left func()) *streamLimits {
-	l := &streamLimits{onChange: heard, left: left, conns: make(map[*observedConn]int), retired: make(map[*observedConn]int)}
+func newStreamLimits(onChange func(limit int), left func()) *streamLimits {
+	l := &streamLimits{onChange: onChange, left: left, conns: make(map[*observedConn]int), retired: make(map[*observedConn]int)}
 	l.sum.Store(limitUnknown)
 	return l
 }
@@ -60,7 +60,7 @@ func (l *streamLimits) set(t *observedConn, limit int) {
 			t.number = l.last.Add(1)
 		}
 		l.conns[t] = limit
-		l.add()
+		l.addUpLocked()
 	}
 	l.mu.Unlock()
 	if !over {
@@ -81,8 +81,8 @@ func (l *streamLimits) retire(upTo int64) {
 		}
 	}
 	if some {
-		l.add()
-		l.ages.Add(1)
+		l.addUpLocked()
+		l.generation.Add(1)
 	}
 }
 
@@ -94,7 +94,7 @@ func (l *streamLimits) reopen() {
 		return
 	}
 	l.conns, l.retired = l.retired, l.conns
-	l.add()
+	l.addUpLocked()
 }
 
 // leave records that a connection accepts no new streams, or has ended.
@@ -106,10 +106,10 @@ func (l *streamLimits) leave(t *observedConn, ended bool) {
 	if only || ended {
 		t.over = true
 		delete(l.conns, t)
-		l.add()
+		l.addUpLocked()
 	}
 	if only {
-		l.ages.Add(1)
+		l.generation.Add(1)
 	}
 	l.mu.Unlock()
 	if only {
@@ -117,7 +117,8 @@ func (l *streamLimits) leave(t *observedConn, ended bool) {
 	}
 }
 
-func (l *streamLimits) add() {
+// addUpLocked updates the sum.
+func (l *streamLimits) addUpLocked() {
 	sum := int64(0)
 	for _, limit := range l.conns {
 		sum += int64(limit)
@@ -163,7 +164,7 @@ type observedConn struct {
 	limits   *streamLimits
 	settings settingsReader // used by the reading goroutine only
 	// Guarded by limits.mu:
-	over   bool
+	over   bool  // its limit no longer counts
 	number int64 // from 1, in the order of their first limits
 }
 

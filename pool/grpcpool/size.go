@@ -34,10 +34,10 @@ func (g *group) openLocked(connect bool) error {
 	return nil
 }
 
-// grow opens the connections that the waiters need in addition to the connecting ones, and one for
+// growLocked opens the connections that the waiters need in addition to the connecting ones, and one for
 // a call that is about to wait. It reports whether it opened one. It opens none if that would not
 // help: while another one fails to connect, or if the server allows no streams.
-func (g *group) grow(s *candidates) bool {
+func (g *group) growLocked(s *candidates) bool {
 	if s.failing != nil || s.each == 0 {
 		return false
 	}
@@ -51,9 +51,9 @@ func (g *group) grow(s *candidates) bool {
 	return grown
 }
 
-// reclaim reuses a draining connection, the one with the most in flight, and reports whether there
+// reclaimLocked reuses a draining connection, the one with the most in flight, and reports whether there
 // was one.
-func (g *group) reclaim() bool {
+func (g *group) reclaimLocked() bool {
 	var best *conn
 	for _, c := range g.conns {
 		if c.draining && (best == nil || c.inFlight > best.inFlight) {
@@ -70,7 +70,7 @@ func (g *group) reclaim() bool {
 
 // armShrinkerLocked schedules shrink while there are surplus connections.
 func (g *group) armShrinkerLocked() {
-	if g.shrinker == nil && g.idle > 0 && g.active() > g.bounds.Min {
+	if g.shrinker == nil && g.idle > 0 && g.activeLocked() > g.bounds.Min {
 		g.peak = g.inFlight + g.waiters.Len()
 		g.shrinker = time.AfterFunc(g.idle, g.shrink)
 	}
@@ -84,16 +84,16 @@ func (g *group) shrink() {
 	if g.closed {
 		return
 	}
-	each, _ := g.streams(g.conns...)
+	each, _ := g.streamsLocked(g.conns...)
 	each = max(each, 1)
 	needed := max(g.bounds.Min, (g.peak+each-1)/each)
-	for n := g.active() - needed; n > 0; n-- {
-		g.drain()
+	for n := g.activeLocked() - needed; n > 0; n-- {
+		g.drainLocked()
 	}
 	g.armShrinkerLocked()
 }
 
-func (g *group) active() int {
+func (g *group) activeLocked() int {
 	n := 0
 	for _, c := range g.conns {
 		if !c.draining {
@@ -103,9 +103,9 @@ func (g *group) active() int {
 	return n
 }
 
-// drain selects a connection to drain: one that is not connected first, then the one with the
+// drainLocked selects a connection to drain: one that is not connected first, then the one with the
 // least in flight.
-func (g *group) drain() {
+func (g *group) drainLocked() {
 	var worst *conn
 	for _, c := range g.conns {
 		if !c.draining && (worst == nil || costsLess(c, worst)) {
@@ -114,7 +114,7 @@ func (g *group) drain() {
 	}
 	worst.draining = true
 	if worst.inFlight == 0 {
-		g.remove(worst)
+		g.removeLocked(worst)
 	}
 }
 
@@ -126,8 +126,8 @@ func costsLess(a, b *conn) bool {
 	return a.inFlight < b.inFlight
 }
 
-// remove removes a connection with nothing in flight. It is closed a little later.
-func (g *group) remove(c *conn) {
+// removeLocked removes a connection with nothing in flight. It is closed a little later.
+func (g *group) removeLocked(c *conn) {
 	g.conns = slices.DeleteFunc(g.conns, func(other *conn) bool { return other == c })
 	g.counts.Closed++
 	g.background.Go(func() {
@@ -153,7 +153,7 @@ func (g *group) openKept() ([]*conn, error) {
 	if g.closed {
 		return nil, ErrClosed
 	}
-	for g.active() < g.bounds.Min {
+	for g.activeLocked() < g.bounds.Min {
 		if err := g.openLocked(true); err != nil {
 			return nil, unavailable(err)
 		}
