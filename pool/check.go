@@ -2,6 +2,7 @@ package pool
 
 import "context"
 
+// fault is why a resource is destroyed.
 type fault uint8
 
 const (
@@ -60,7 +61,7 @@ func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 	select {
 	case a := <-answers:
 		if a.panicked != nil {
-			p.giveBack(it, loan, checkFailed, passed)
+			p.giveBack(it, loan, checkFailed, checked)
 			panic(a.panicked)
 		}
 		return a.why, nil
@@ -84,7 +85,7 @@ func (p *Pool[T]) runCheck(ctx context.Context, it *item[T]) fault {
 
 // checked ends a loan that was only for a check.
 func (p *Pool[T]) checked(it *item[T], loan uint64, a answer) {
-	p.giveBack(it, loan, a.why, passed)
+	p.giveBack(it, loan, a.why, checked)
 	if a.panicked != nil {
 		panic(a.panicked) // the caller has returned
 	}

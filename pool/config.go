@@ -85,8 +85,9 @@ type Config[T any] struct {
 	// replaced at random after at least half of it, so that resources created together, here
 	// and in other processes, are not replaced together. Default: 0, no limit.
 	MaxIdleTime time.Duration
-	// MaxLifetime is the age after which a resource is not lent again. Of those that MinSize keeps, one that expires within a
-	// second of its creation is replaced half a second to a second later. Default: 0, no limit.
+	// MaxLifetime is the age after which a resource is not lent again. A resource that expires within
+	// a second of its creation is replaced for MinSize half a second to a second later. Default: 0, no
+	// limit.
 	MaxLifetime time.Duration
 	// LifetimeJitter is the maximum random extension of each resource's MaxLifetime, so
 	// that resources created together are not replaced together. Default: a tenth of

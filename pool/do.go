@@ -13,7 +13,8 @@ var ErrNotSent = errors.New("pool: the resource was broken before anything was s
 
 // Do calls f with a resource, and releases it. If f returns an error that wraps [ErrNotSent], the
 // resource is discarded, and f is called once more with a newly created resource. Do returns the
-// last error of f, or the error of [Pool.Acquire].
+// last error of f, or the error of [Pool.Acquire]. If no resource can be created for the second call,
+// the error wraps the reason and the error of f.
 //
 // f must not return [ErrNotSent] if a server may have acted on the request. It may discard or
 // hijack the resource, and should discard one that broke after sending. If f panics, the
@@ -37,7 +38,7 @@ func (p *Pool[T]) Do(ctx context.Context, f func(Resource[T]) error) error {
 	again := Resource[T]{pool: p, item: it, loan: it.loan}
 	err = p.call(again, f)
 	if errors.Is(err, ErrNotSent) {
-		p.giveBack(again.item, again.loan, discarded, borrowed)
+		p.giveBack(again.item, again.loan, discarded, used)
 	}
 	return err
 }
@@ -47,7 +48,7 @@ func (p *Pool[T]) call(r Resource[T], f func(Resource[T]) error) (err error) {
 	why := discarded
 	defer func() {
 		if why != sound || !errors.Is(err, ErrNotSent) {
-			p.giveBack(r.item, r.loan, why, borrowed)
+			p.giveBack(r.item, r.loan, why, used)
 		}
 	}()
 	err = f(r)

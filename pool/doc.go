@@ -28,7 +28,8 @@
 //
 // Create, Destroy and Check run without locks, so a slow server does not block borrowing and
 // releasing. Create and Check run in separate goroutines: an Acquire whose context ends returns
-// at once, and its resource goes to the next caller. Resources that expire, or are idle at Reset or
+// at once, and its resource goes to the next caller. Only Destroy, of a resource that it cannot use,
+// runs in the goroutine of Acquire. Resources that expire, or are idle at Reset or
 // Close, are destroyed at the same time, each in a goroutine. The pool has no other goroutines; a
 // timer, set only while something can expire, handles expiry.
 //
@@ -38,8 +39,8 @@
 //     For [Config].MinSize it is tried again after 1 s, 2 s, 4 s and so on up to a minute, less
 //     up to half of it at random.
 //   - Destroy or Check panics: the caller of Acquire, Release or Discard gets the panic, and
-//     the resource is gone. A panic of a Check whose caller has returned ends the program, as does
-//     one of Create, or of Destroy in Reset, in Close or at an expiry.
+//     the resource is gone. A panic of a Check in the background, or whose caller has returned, ends
+//     the program, as does one of Create, or of Destroy in Reset, in Close or at an expiry.
 //   - Create hangs: it counts as a resource until [Config].CreateTimeout ends its context.
 //   - Check fails, or takes longer than [Config].CheckTimeout: the resource is destroyed, and
 //     another is borrowed or made in its place.

@@ -36,7 +36,7 @@ func (p *Pool[T]) TryAcquire(ctx context.Context) (Resource[T], error) {
 		if why == sound {
 			return Resource[T]{pool: p, item: it, loan: loan}, nil
 		}
-		p.giveBack(it, loan, why, borrowed)
+		p.giveBack(it, loan, why, used)
 		p.mu.Lock()
 	}
 	p.mu.Unlock()
@@ -77,8 +77,8 @@ func (p *Pool[T]) CreateResource(ctx context.Context) error {
 	}
 }
 
-// AcquireAllIdle borrows all idle resources, without checks, least recently used first. It is not
-// counted in Stats. Return a resource that was not used with its server by ReleaseUnused. A closed
+// AcquireAllIdle borrows all idle resources, without checks, least recently used first. Stats.Acquired
+// does not count it. Return a resource that was not used with its server by ReleaseUnused. A closed
 // pool has none.
 func (p *Pool[T]) AcquireAllIdle() []Resource[T] {
 	now := time.Now()

@@ -163,7 +163,7 @@ func (p *Pool[T]) checkNowLocked(it *item[T]) {
 		p.mu.Lock()
 		p.checking--
 		p.mu.Unlock()
-		p.giveBack(it, loan, why, passed)
+		p.giveBack(it, loan, why, checked)
 	}()
 	why = p.runCheck(p.ctx, it)
 }

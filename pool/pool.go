@@ -18,7 +18,7 @@ var ErrClosed = errors.New("pool: closed")
 var ErrFull = errors.New("pool: all resources are borrowed, and the pool is at its maximum size")
 
 // ErrNotAvailable is the error of [Pool.TryAcquire] if no resource is idle, and of
-// [Pool.CreateResource] if the pool is at its maximum size.
+// [Pool.CreateResource] if the pool is at its maximum size, or has MaxIdle idle resources.
 var ErrNotAvailable = errors.New("pool: no resource is available now")
 
 // Pool keeps resources that are expensive to create, and lends each to one borrower at a
@@ -37,7 +37,7 @@ type Pool[T any] struct {
 	checking    int        // being checked in the background: 0 or 1
 	resets      int        // how often the pool was reset
 	idle        []*item[T] // not borrowed; least recently used first if timed
-	waiters     list.List  // elements are *waiter[T], FIFO; if one is idle, only those that need a new one
+	waiters     list.List  // elements are *waiter[T], FIFO; while a resource is idle, only waiters for a new one
 	loans       uint64     // number of loans so far
 	maintenance maintenance
 	counts      Stats // what is counted; the other fields are zero
@@ -236,23 +236,23 @@ func (p *Pool[T]) offerLocked(it *item[T], anew bool) fault {
 	return sound
 }
 
-// usage is what a resource was borrowed for.
+// usage is what happened to a resource during a loan.
 type usage uint8
 
 const (
-	borrowed usage = iota // use
-	unused                // use, but it was not used
-	passed                // a check
+	used    usage = iota // it was used
+	unused               // nothing
+	checked              // it was checked
 )
 
 // noteUseLocked records the end of a use. For a waiter, a checked resource counts as fresh. A check does
 // not count as a use, unless checks keep the resource alive.
 func (p *Pool[T]) noteUseLocked(it *item[T], how usage, now time.Time) {
-	it.fresh = how == passed
+	it.fresh = how == checked
 	if how != unused {
 		it.proven = now
 	}
-	if how == borrowed || (how == passed && p.sparesLocked() <= 0) {
+	if how == used || (how == checked && p.sparesLocked() <= 0) {
 		it.used = now
 	}
 }

@@ -404,7 +404,7 @@ func TestDestroyPanics(t *testing.T) {
 	}
 }
 
-// A slow Destroy delays no other one: neither Close nor the capacity of resources that expire together.
+// Resources that expire together, or end with Reset or Close, are destroyed at the same time.
 func TestDestroyAtTheSameTime(t *testing.T) {
 	for how, end := range map[string]func(*pool.Pool[*thing]){
 		"expiry": func(*pool.Pool[*thing]) {}, "Reset": (*pool.Pool[*thing]).Reset, "Close": (*pool.Pool[*thing]).Close,

@@ -21,7 +21,7 @@ func (r Resource[T]) Value() T {
 // Release returns the resource to the pool. It is destroyed if it is too old, if MaxIdle others are
 // idle, if there are more than MaxSize, or if the pool was reset or closed; then Release returns
 // after Destroy. If the loan has already ended, Release does nothing but count it in Stats.
-func (r Resource[T]) Release() { r.end(sound, borrowed) }
+func (r Resource[T]) Release() { r.end(sound, used) }
 
 // ReleaseUnused returns the resource without counting the loan as a use: its idle time
 // continues. Use it after inspecting a resource, see [Pool.AcquireAllIdle].
@@ -29,7 +29,7 @@ func (r Resource[T]) ReleaseUnused() { r.end(sound, unused) }
 
 // Discard ends the loan and destroys the resource, for example because it is broken. If the
 // loan has already ended, Discard does nothing but count it in Stats.
-func (r Resource[T]) Discard() { r.end(discarded, borrowed) }
+func (r Resource[T]) Discard() { r.end(discarded, used) }
 
 // Hijack ends the loan and removes the resource from the pool, which may create another. The
 // caller owns the value and must free it as Destroy does. If the loan has already ended, ok is

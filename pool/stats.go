@@ -6,7 +6,8 @@ import "time"
 type Stats struct {
 	// Size is the number of resources, including those being created or destroyed.
 	Size int
-	// Idle, Borrowed, Creating and Destroying are the parts of Size.
+	// Idle, Borrowed, Creating and Destroying are the parts of Size. A resource that is checked in the
+	// background is Borrowed.
 	Idle, Borrowed, Creating, Destroying int
 	// Waiting is the number of calls of Acquire and Do that wait for a resource.
 	Waiting int
@@ -41,7 +42,7 @@ type Destroyed struct {
 	CheckFailed uint64
 	// TooOld is how many reached MaxLifetime.
 	TooOld uint64
-	// IdleTooLong is how many reached MaxIdleTime.
+	// IdleTooLong is how many reached MaxIdleTime, or were replaced before it for MinSize.
 	IdleTooLong uint64
 	// TooManyIdle is how many were released while MaxIdle others were idle.
 	TooManyIdle uint64

@@ -138,8 +138,7 @@ func use(t *testing.T, r pool.Resource[*thing], do func()) {
 	x.mu.Unlock()
 }
 
-// newPool returns a pool of things that is closed at the end of the test, which checks that none
-// is left.
+// newPool returns a pool of things that is closed at the end of the test.
 func newPool(t *testing.T, change func(*pool.Config[*thing])) (*pool.Pool[*thing], *things) {
 	t.Helper()
 	f := &things{t: t}
