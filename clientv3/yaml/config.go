@@ -15,10 +15,12 @@
 // and auto-sync-interval, dial-timeout, dial-keep-alive-time,
 // dial-keep-alive-timeout, MaxCallSendMsgSize, MaxCallRecvMsgSize,
 // permit-without-stream, reject-old-cluster, max-unary-retries,
-// backoff-wait-between, backoff-jitter-fraction, max-watch-buffer-bytes and
-// service-config, which mean what the fields of clientv3.Config do. Times are whole
-// numbers of nanoseconds. The case of letters does not matter in the names of
-// fields, and fields with other names are ignored.
+// backoff-wait-between, backoff-jitter-fraction, max-watch-buffer-bytes,
+// max-total-watch-buffer-bytes, disable-split-replay, balancer, service-config,
+// disable-health-checks, disable-hedging, disable-health-sharing,
+// write-stall-timeout, allow-insecure-sync and wait-ready, which mean what the fields
+// of clientv3.Config do. Times are whole numbers of nanoseconds. The case of letters
+// does not matter in the names of fields, and fields with other names are ignored.
 package yaml
 
 import (

@@ -21,10 +21,10 @@ func decode(fields []byte, target any) error {
 		// Of all fields, only parts of this one parse their own values.
 		return fmt.Errorf("LogConfig: %w", err)
 	case wrong.Field == "":
-		return fmt.Errorf("the file holds %s: want fields with values", a(wrong.Value))
+		return fmt.Errorf("the file holds %s: want fields with values", withArticle(wrong.Value))
 	default:
 		// The path to a field begins with the name of an embedded struct.
-		return fmt.Errorf("%s: want %s, got %s", strings.TrimPrefix(wrong.Field, "Config."), wanted(wrong.Type), a(wrong.Value))
+		return fmt.Errorf("%s: want %s, got %s", strings.TrimPrefix(wrong.Field, "Config."), wanted(wrong.Type), withArticle(wrong.Value))
 	}
 }
 
@@ -51,8 +51,8 @@ func wanted(t reflect.Type) string {
 	}
 }
 
-// a puts an article before what package json calls a value: "string", "number 1.5".
-func a(value string) string {
+// withArticle puts an article before what package json calls a value: "string", "number 1.5".
+func withArticle(value string) string {
 	if strings.HasPrefix(value, "array") || strings.HasPrefix(value, "object") {
 		return "an " + value
 	}
