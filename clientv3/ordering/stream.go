@@ -29,7 +29,7 @@ func (kv *kvOrdering) GetStream(ctx context.Context, key string, opts ...clientv
 	return clientv3.NewKVFromKVClient(source, nil).GetStream(ctx, key, optxn.As(op))
 }
 
-// header reads the first key of op's range, and returns only the header.
+// header reads at the first key of op's range, and returns the header of the response.
 func (kv *kvOrdering) header(ctx context.Context, op clientv3.Op) (*pb.ResponseHeader, error) {
 	opts := []clientv3.OpOption{clientv3.WithCountOnly()}
 	if op.IsSerializable() {

@@ -41,9 +41,9 @@ const (
 // It does not change c's endpoints, and an error has no effect on later requests. It
 // is safe for concurrent use by any number of KVs of c.
 func NewOrderViolationSwitchEndpointClosure(c *clientv3.Client) OrderViolationFunc {
-	s := &memberCheck{client: c, turn: make(chan struct{}, 1)}
+	m := &memberCheck{client: c, sem: make(chan struct{}, 1)}
 	return func(_ clientv3.Op, _ clientv3.OpResponse, prevRev int64) error {
-		if s.reached(prevRev) {
+		if m.reached(prevRev) {
 			return nil
 		}
 		return ErrNoGreaterRev
@@ -54,42 +54,42 @@ func NewOrderViolationSwitchEndpointClosure(c *clientv3.Client) OrderViolationFu
 type memberCheck struct {
 	client *clientv3.Client
 
-	// turn holds a value while status requests run; the callers that wait for it share
+	// sem holds a value while status requests run; the callers that wait for it share
 	// the result. It guards the fields below. (It is not a sync.Mutex because blocking
 	// on one stops the clock of testing/synctest.)
-	turn     chan struct{}
+	sem      chan struct{}
 	asked    time.Time // when the latest result was complete
 	revision int64     // the highest revision in it
 	all      bool      // it covers all endpoints, not only until one was up to date
 }
 
 // reached reports whether some endpoint is at the revision or above it.
-func (s *memberCheck) reached(revision int64) bool {
+func (m *memberCheck) reached(revision int64) bool {
 	began := time.Now()
-	s.turn <- struct{}{}
-	defer func() { <-s.turn }()
-	shared := s.all && s.asked.After(began)
-	fresh := s.revision >= revision && time.Since(s.asked) < freshLifetime
+	m.sem <- struct{}{}
+	defer func() { <-m.sem }()
+	shared := m.all && m.asked.After(began)
+	fresh := m.revision >= revision && time.Since(m.asked) < freshLifetime
 	if !shared && !fresh {
-		s.revision = s.ask(revision)
-		s.all = s.revision < revision
-		s.asked = time.Now()
+		m.revision = m.ask(revision)
+		m.all = m.revision < revision
+		m.asked = time.Now()
 	}
-	return s.revision >= revision
+	return m.revision >= revision
 }
 
 // ask returns the first revision that is at least enough, or the highest one of all
 // endpoints.
-func (s *memberCheck) ask(enough int64) int64 {
-	if s.client.Maintenance == nil {
+func (m *memberCheck) ask(enough int64) int64 {
+	if m.client.Maintenance == nil {
 		return 0 // a client made by NewCtxClient, which has no endpoints
 	}
-	ctx, cancel := context.WithTimeout(s.client.Ctx(), statusTimeout)
+	ctx, cancel := context.WithTimeout(m.client.Ctx(), statusTimeout)
 	defer cancel()
-	eps := s.client.Endpoints()
+	eps := m.client.Endpoints()
 	revisions := make(chan int64, len(eps))
 	for _, ep := range eps {
-		go func() { revisions <- s.revisionOf(ctx, ep) }()
+		go func() { revisions <- m.revisionOf(ctx, ep) }()
 	}
 	var highest int64
 	for range eps {
@@ -102,8 +102,8 @@ func (s *memberCheck) ask(enough int64) int64 {
 
 // revisionOf returns the revision of the member behind an endpoint, 0 if it does not
 // answer.
-func (s *memberCheck) revisionOf(ctx context.Context, ep string) int64 {
-	resp, err := s.client.Status(ctx, ep)
+func (m *memberCheck) revisionOf(ctx context.Context, ep string) int64 {
+	resp, err := m.client.Status(ctx, ep)
 	if err != nil {
 		return 0
 	}

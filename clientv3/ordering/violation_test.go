@@ -78,7 +78,7 @@ func TestSwitchRecovers(t *testing.T) {
 	})
 }
 
-// TestSwitchOfOneEndpoint is the client that is left with a member that is cut off.
+// TestSwitchOfOneEndpoint has a client whose only endpoint is a member that is behind.
 func TestSwitchOfOneEndpoint(t *testing.T) {
 	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client) {
 		setRevisions(t, cluster, 7, 3)
@@ -174,8 +174,8 @@ func TestSwitchSharesStatusRequests(t *testing.T) {
 	})
 }
 
-// TestSwitchSharesOnlyCompleteResults has a question for little end with the first answer,
-// while one for more waits for it.
+// TestSwitchSharesOnlyCompleteResults has a check of a low revision end with the first answer,
+// while one of a higher revision waits for it.
 func TestSwitchSharesOnlyCompleteResults(t *testing.T) {
 	answer := func(call *fakeetcd.Call) (time.Duration, int64) {
 		if call.Member.Name() == "member-0" {
