@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// sectorSize in bytes divides the size of every database file, which consists of
-// whole pages. etcdutl restores no other.
+// sectorSize, in bytes, divides the size of every database file, which consists of
+// whole pages. etcdutl restores no other file.
 const sectorSize = 512
 
 // part is a file that is being downloaded. It has a unique name until it is

@@ -15,23 +15,22 @@ import (
 )
 
 // SaveWithVersion downloads a snapshot from the one endpoint of cfg to the file
-// dbPath, and returns the storage version of the member, which tells the etcd that
-// can restore it. It is empty for servers before etcd 3.6, and for a member in the
-// first seconds of its life. It is returned with an error, too, once it is known.
+// dbPath, and returns the storage version of the member, which determines the versions
+// of etcd that can restore it. It is empty for servers before etcd 3.6, and for a member
+// in the first seconds of its life. Once it is known, it is returned with an error too.
 //
 // The file appears under its name, in place of one that was there, when it is
 // complete: the SHA-256 digest that ends it has been checked, and it has been
 // written to disk. Until then the data is in a file beside it whose name ends in
-// ".part", which is removed on any error; a process that is killed leaves it. Only the user may read and write the
-// file. Downloads to one path at the same time do not disturb each other; the last
-// to finish stays.
+// ".part", which is removed on any error; a process that is killed leaves it. Only
+// the user may read and write the file. Downloads to one path at the same time do not
+// disturb each other; the file is that of the last to finish.
 //
 // A snapshot is the state of one member, so cfg must hold exactly one endpoint,
 // and its AutoSyncInterval has no effect. The client logs to lg, which may be nil.
 //
-// The whole is bounded by ctx alone: without a deadline a download takes as long
-// as it takes. A member that dies or hangs meanwhile ends it all the same, after
-// the time of cfg's keepalive, 30 s by default. A download cannot be resumed.
+// Only ctx bounds the time of a download. It also ends when its member dies or hangs,
+// after the time of cfg's keepalive, 30 s by default. A download cannot be resumed.
 //
 // Errors wrap those of the context, of the file system (os.ErrPermission,
 // syscall.ENOSPC, ...), of [clientv3.New] and of the server, and

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// SaveWithVersion downloads a snapshot from the one endpoint of cfg to the file dbPath, and returns the storage version of the member, which tells the etcd that can restore it.
+// SaveWithVersion downloads a snapshot from the one endpoint of cfg to the file dbPath, and returns the storage version of the member, which determines the versions of etcd that can restore it.
 func SaveWithVersion(ctx context.Context, lg *zap.Logger, cfg clientv3.Config, dbPath string) (string, error) {
 	return quorate.SaveWithVersion(ctx, lg, cfg, dbPath)
 }
