@@ -110,7 +110,7 @@ func (b *DoubleBarrier) open(ctx context.Context, me *member) (int64, error) {
 	return ready, b.confirm(ctx, me)
 }
 
-// announce opens the barrier and returns the revision of that.
+// announce opens the barrier and returns the revision at which it opened.
 func (b *DoubleBarrier) announce(ctx context.Context, me *member) (int64, error) {
 	isShut := clientv3.Compare(clientv3.ModRevision(b.readyKey()), "<", me.rev)
 	resp, _, err := settle.Commit(ctx, func() clientv3.Txn {
@@ -203,8 +203,8 @@ func (b *DoubleBarrier) withdraw(ctx context.Context) error {
 	return b.me.delete(ctx)
 }
 
-// shut deletes the last participant's key and the ready key, unless the barrier has
-// been opened again.
+// shut deletes the last participant's key, and the ready key unless the barrier has
+// opened again.
 func (b *DoubleBarrier) shut(ctx context.Context) error {
 	b.leaving = true
 	_, err := b.session.Client().Txn(ctx).

@@ -141,8 +141,8 @@ func TestDoubleBarrierWatchBreaks(t *testing.T) {
 	})
 }
 
-// The history goes between the key and the watch: either the barrier stays shut, or it is
-// opened meanwhile.
+// The store is compacted between the put of the key and the watch. The barrier is opened
+// meanwhile, or later.
 func TestDoubleBarrierEnterCompaction(t *testing.T) {
 	for name, opened := range map[string]bool{"opened meanwhile": true, "opened later": false} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestDoubleBarrierReuse(t *testing.T) {
 	})
 }
 
-// The delete of its key is reported later than that the barrier is open, for others.
+// The barrier opens for others. A participant whose key was deleted sees that before it sees the delete.
 func TestDoubleBarrierOpensWithoutALostParticipant(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		b := participants(t, cluster, 2, 3)

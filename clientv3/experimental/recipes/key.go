@@ -52,8 +52,8 @@ func (rk *RemoteKV) delete(ctx context.Context) error {
 
 func (rk *RemoteKV) deleted() bool { return rk.client == nil }
 
-// Put replaces the value of the key and keeps its lease. It fails if the key was
-// deleted.
+// Put replaces the value of the key and keeps its lease. After Delete it fails. A key
+// that another client has deleted is created again.
 func (rk *RemoteKV) Put(val string) error {
 	if rk.deleted() {
 		return fmt.Errorf("recipe: the key %q was deleted", rk.key)

@@ -59,8 +59,8 @@ func (m *member) found(kvs []*mvccpb.KeyValue) bool {
 	return len(kvs) == 1 && kvs[0].CreateRevision == m.rev
 }
 
-// whilePresent runs work, which waits, while the key exists. When the key is lost the
-// context of work ends, and the error says so.
+// whilePresent runs work, which waits, while the key exists. When the key is lost, or
+// cannot be watched, the context of work ends, and the error is the reason.
 func (m *member) whilePresent(ctx context.Context, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})

@@ -91,8 +91,7 @@ func TestQueueKeys(t *testing.T) {
 	require.ErrorContains(t, q.Enqueue("v", 1), "not-a-number")
 }
 
-// An element comes while nothing watches yet, or later. Where the history goes as well, it cannot be watched from where
-// the queue was read.
+// An element is put between the read and the watch, or later. A compaction removes the revision to watch from.
 func TestDequeueMissesNothing(t *testing.T) {
 	for name, tt := range map[string]struct{ compacted, later bool }{
 		"put": {}, "put and compact": {compacted: true}, "compact, put later": {compacted: true, later: true},

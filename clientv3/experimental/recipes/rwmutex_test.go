@@ -153,8 +153,8 @@ func TestRWMutexSessionHasEnded(t *testing.T) {
 	})
 }
 
-// etcd is unreachable for longer than the lease of the session lasts. A waiting client learns of it
-// at once: it is not held up by a key that goes by itself, and cannot be deleted.
+// etcd is unreachable for longer than the TTL of the session's lease. A waiting lock fails when the session
+// ends: it does not wait for the delete of its key, which is deleted with the lease.
 func TestRWMutexSessionIsLostInAnOutage(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		clienttest.Put(t, cluster, "m/write/1", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
-// What happens between the read and the watch. Where the history goes, the revision to watch from goes with it.
+// The barrier changes between the read and the watch. A compaction removes the revision to watch from.
 func TestBarrierBetweenReadAndWatch(t *testing.T) {
 	releaseIt := func(t *testing.T, _ *fakeetcd.Cluster, b *recipe.Barrier) { require.NoError(t, b.Release()) }
 	holdItAgain := func(t *testing.T, _ *fakeetcd.Cluster, b *recipe.Barrier) { require.NoError(t, b.Hold()) }
