@@ -26,14 +26,9 @@ func (f fake) keep(ctx context.Context, t *testing.T, opts KeyOptions) (*KeptKey
 // requireEvent returns the next event.
 func requireEvent(t *testing.T, events <-chan KeyEvent, want KeyState) KeyEvent {
 	t.Helper()
-	select {
-	case e := <-events:
-		require.Equal(t, want, e.State, "%v", e.Err)
-		return e
-	case <-time.After(time.Hour):
-		require.FailNow(t, "no event", "waiting for %v", want)
-		panic("unreachable")
-	}
+	e := clienttest.Next(t, events)
+	require.Equal(t, want, e.State, "%v", e.Err)
+	return e
 }
 
 func requireNoLease(t *testing.T, f fake) {

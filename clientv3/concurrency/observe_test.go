@@ -20,17 +20,12 @@ import (
 // requireObserved returns the next observed leader, which must have the value.
 func requireObserved(t *testing.T, ch <-chan *clientv3.GetResponse, value string) *clientv3.GetResponse {
 	t.Helper()
-	select {
-	case resp, open := <-ch:
-		require.True(t, open, "the channel is closed")
-		require.Len(t, resp.Kvs, 1)
-		require.Equal(t, value, string(resp.Kvs[0].Value))
-		require.GreaterOrEqual(t, resp.Header.Revision, resp.Kvs[0].ModRevision)
-		return resp
-	case <-time.After(time.Hour):
-		require.Fail(t, "nothing observed", "instead of %q", value)
-		return nil
-	}
+	resp := clienttest.Next(t, ch)
+	require.NotNil(t, resp, "the channel is closed")
+	require.Len(t, resp.Kvs, 1)
+	require.Equal(t, value, string(resp.Kvs[0].Value))
+	require.GreaterOrEqual(t, resp.Header.Revision, resp.Kvs[0].ModRevision)
+	return resp
 }
 
 // requireNothing checks that nothing is observed.
