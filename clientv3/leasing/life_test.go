@@ -152,10 +152,10 @@ func TestCloseWithoutServer(t *testing.T) {
 }
 
 // withLeaseOfUser returns a KV with a lease that its user has granted.
-func withLeaseOfUser(t *testing.T, client *clientv3.Client) (kv clientv3.KV, lease clientv3.LeaseID, closeKV func()) {
+func withLeaseOfUser(t *testing.T, client *clientv3.Client, opts ...concurrency.SessionOption) (kv clientv3.KV, lease clientv3.LeaseID, closeKV func()) {
 	t.Helper()
 	lease = clienttest.Must(client.Grant(t.Context(), 60)).ID
-	kv, closeKV, err := leasing.NewKV(client, prefix, concurrency.WithLease(lease))
+	kv, closeKV, err := leasing.NewKV(client, prefix, append(opts, concurrency.WithLease(lease))...)
 	require.NoError(t, err)
 	return kv, lease, closeKV
 }
@@ -375,18 +375,21 @@ func TestCloseDuringAReleaseLeavesNoLeasingKey(t *testing.T) {
 	})
 }
 
-func TestCloseDuringAnAcquisitionLeavesNoLeasingKey(t *testing.T) {
-	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
-		kv, _, closeKV := withLeaseOfUser(t, client)
-		release := holdAnswer(t, cluster)
-		got := clienttest.Go(func() error { _, err := kv.Get(t.Context(), "k"); return err })
-		synctest.Wait()
-		closed := clienttest.Go(func() error { closeKV(); return nil })
-		synctest.Wait()
-		release()
-		require.NoError(t, <-got)
-		require.NoError(t, <-closed)
-		synctest.Wait()
-		assert.Nil(t, cluster.Get(prefix+"k"))
-	})
+// The session ends, with the KV or with the context in the options, before the server executes an acquisition.
+func TestLateAcquisitionLeavesNoLeasingKey(t *testing.T) {
+	for i, end := range []string{"close", "context"} {
+		clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+			ctx, cancel := context.WithCancel(t.Context())
+			kv, _, closeKV := withLeaseOfUser(t, client, concurrency.WithContext(ctx))
+			release := clienttest.Hold(cluster, "Txn")
+			got := clienttest.Go(func() error { _, err := kv.Get(t.Context(), "k"); return err })
+			[]func(){closeKV, cancel}[i]()
+			synctest.Wait()
+			release()
+			require.NoError(t, <-got)
+			assert.Nil(t, cluster.Get(prefix+"k"), end)
+			cancel()
+			closeKV()
+		})
+	}
 }

@@ -82,8 +82,8 @@ func (k *kv) acquire(ctx context.Context, a *acquisition) (*clientv3.TxnResponse
 		}
 		return resp, nil
 	}
-	if !k.cache.insert(a, optxn.Key(resp, 0), resp.Header.Revision) && k.ctx.Err() != nil {
-		// The KV was closed meanwhile. The key stays until the lease ends, which may be one of the user.
+	if !k.cache.insert(a, optxn.Key(resp, 0), resp.Header.Revision) && !a.session.aliveAt(k.cache.now()) {
+		// The session has ended meanwhile. Its lease may be one of the user, and may live on.
 		ctx, cancel := context.WithTimeout(k.client.Ctx(), closeTimeout)
 		defer cancel()
 		_ = k.deleteKeys(ctx, []leasingKey{{name: lkey, rev: resp.Header.Revision}})
