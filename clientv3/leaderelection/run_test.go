@@ -278,7 +278,7 @@ func TestPausesGrowWithFailures(t *testing.T) {
 	})
 }
 
-// A candidate whose lease has ended in an outage campaigns again.
+// A candidate campaigns again after its lease has ended in an outage, and leaves no key when its context ends.
 func TestCancelWhileWaitingLeavesNoKey(t *testing.T) {
 	for name, holders := range map[string]int{"election": 1, "semaphore": 2} {
 		t.Run(name, func(t *testing.T) {
