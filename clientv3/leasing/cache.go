@@ -79,10 +79,10 @@ func newCache(prefix string) *cache {
 }
 
 // start begins a session, suspended.
-func (c *cache) start(t *leaseSession) {
+func (c *cache) start(s *leaseSession) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.session, c.on, c.header = t, false, nil
+	c.session, c.on, c.header = s, false, nil
 	c.entries, c.acquiring = map[string]*entry{}, map[string]*acquisition{}
 }
 

@@ -40,7 +40,7 @@ func withKV(t *testing.T, test func(t *testing.T, cluster *fakeetcd.Cluster, kv 
 	})
 }
 
-// own makes kv own a key, and returns the cached response.
+// own makes kv own a key that can be acquired at once.
 func own(t *testing.T, cluster *fakeetcd.Cluster, kv clientv3.KV, key string) {
 	t.Helper()
 	clienttest.Get(t, kv, key)
@@ -126,14 +126,16 @@ func TestPutWithLeaseEndsOwnership(t *testing.T) {
 	})
 }
 
-// The options of the get that acquires ownership apply to its response, whether or not it succeeds.
+// The options of a get that tries to acquire the key apply to its response, whether or not the key is acquired.
 func TestOptionsOfFirstGet(t *testing.T) {
 	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
 		other := newKV(t, clienttest.Connect(t, cluster))
 		clienttest.Put(t, cluster, "k", "v")
-		own(t, cluster, owner, "k")
-		resp := clienttest.Get(t, other, "k", clientv3.WithKeysOnly())
-		require.Empty(t, resp.Kvs[0].Value)
+		for _, kv := range []clientv3.KV{owner, other} {
+			resp := clienttest.Get(t, kv, "k", clientv3.WithKeysOnly())
+			require.Empty(t, resp.Kvs[0].Value)
+		}
+		requireFromMemory(t, cluster, owner, "k")
 	})
 }
 

@@ -49,8 +49,8 @@ func (k *kv) release() {
 	for {
 		select {
 		case <-k.releases.more:
-			// On an error the KV is closed or the server refuses; the leasing keys
-			// then expire with their lease.
+			// On an error the KV is closed, and the leasing keys are deleted with the
+			// session, or the server refuses, and the next revocation requests it again.
 			_ = k.deleteKeys(k.ctx, k.releases.take())
 		case <-k.ctx.Done():
 			return
