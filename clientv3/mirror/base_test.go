@@ -103,7 +103,6 @@ func TestSyncBaseIsOneState(t *testing.T) {
 	require.Len(t, keys, 2000, "the revision is that of the Syncer")
 }
 
-// TestPagesOfLargeValues keeps pages near 1 MiB.
 // A grpc-proxy with a leasing prefix serves single keys from memory, with an earlier revision.
 func TestSyncBaseBehindALeasingProxy(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
@@ -118,6 +117,7 @@ func TestSyncBaseBehindALeasingProxy(t *testing.T) {
 	require.Len(t, kvs, 10)
 }
 
+// TestPagesOfLargeValues checks that pages are near 1 MiB.
 func TestPagesOfLargeValues(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	for i := range 135 {
