@@ -116,7 +116,7 @@ func carryOut(t *testing.T, kv clientv3.KV, op clientv3.Op, otherwise bool) (pro
 	}
 }
 
-// history returns all events, up to a key that it writes.
+// history returns all events until the watch reports progress.
 func history(t *testing.T, w clientv3.Watcher) []string {
 	var events []string
 	watch := w.Watch(t.Context(), "", clientv3.WithPrefix(), clientv3.WithRev(1), clientv3.WithPrevKV(), clientv3.WithProgressNotify())
