@@ -63,6 +63,6 @@
 // leader are detected soon; silent members after about 15 s, because quiet connections are
 // probed every 10 s.
 //
-// After an outage of at most half a minute the list is up to date within a second, after a
-// longer one within three: that is how often the client tries to connect.
+// After an outage the list is up to date about a second after the client has reconnected. Its
+// attempts to connect are at most 15 s apart.
 package resolver

@@ -113,7 +113,7 @@ func TestClientOfServices(t *testing.T) {
 }
 
 // A value without an address is ignored like an invalid one.
-func TestAddressIsLost(t *testing.T) {
+func TestValueWithoutAddressIsIgnored(t *testing.T) {
 	cluster, client, _ := clienttest.StartPair(t)
 	register(t, client, "svc", map[string]string{"a": "1", "b": "2"})
 	c := resolve(t, client, noOutageConfig, "etcd:///svc")

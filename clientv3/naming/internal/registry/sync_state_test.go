@@ -151,7 +151,7 @@ func TestStaleUntilTheWatchIsEstablished(t *testing.T) {
 }
 
 // Attempts that fail at once leave no time for a check.
-func TestRefusalIsReportedAtOnce(t *testing.T) {
+func TestFailedAttemptsAreReportedAfterTheTolerance(t *testing.T) {
 	withScene(t, func(t *testing.T, s *scene) {
 		s.markSynced()
 		s.unanswered(errors.New("no leader"))
