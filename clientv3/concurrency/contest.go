@@ -37,7 +37,7 @@ func (w *waiter) campaign(
 	if w.uncertain {
 		s.cleanupKey(w.key)
 	}
-	if err != nil && had != 0 { // unknown outcome: the waiter keeps the key
+	if err != nil && had != 0 { // the waiter keeps the key that it had
 		w.rev = had
 		s.claims.hold(w, had)
 		return queue{}, w.reason(ctx, err)

@@ -218,7 +218,7 @@ func (k *KeptKey) discard(leases []clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), revokeTimeout)
 	defer cancel()
 	for _, lease := range leases {
-		_, _ = k.client.Revoke(ctx, lease) // Remove tries again
+		_, _ = k.client.Revoke(ctx, lease)
 	}
 }
 

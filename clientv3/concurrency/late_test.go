@@ -10,11 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
 )
@@ -44,6 +41,81 @@ func delayDelete(t *testing.T, f fake, received func(*fakeetcd.Call)) (resume fu
 		close(release)
 		synctest.Wait()
 	}
+}
+
+// holdAnswer executes a call and withholds its answer.
+func holdAnswer(call *fakeetcd.Call) {
+	_, _ = call.Execute()
+	neverAnswer(call)
+}
+
+// A stopped member has received the request, and executes it long after Lock has failed.
+func TestLateLockHasNoOwner(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		release := make(chan struct{})
+		late := f.Once("Txn", func(call *fakeetcd.Call) {
+			call.BreakConn()
+			<-release
+			_, err := call.Execute()
+			assert.NoError(t, err)
+		})
+		s := f.session(t)
+		m := NewMutex(s, "lock")
+		require.NoError(t, m.Lock(t.Context()))
+		require.Equal(t, 1, late.Ran())
+		require.True(t, owns(t, f.client, m))
+		require.NoError(t, m.Unlock(t.Context()))
+
+		close(release)
+		synctest.Wait()
+		require.Equal(t, 2, f.PutCount(keyOf(s, "lock")), "the late request has put the key")
+		require.Empty(t, f.keys(t, "lock"))
+
+		again := lock(t, s, "lock")
+		synctest.Wait()
+		require.True(t, owns(t, f.client, again), "a held key is not cleaned up")
+		require.NoError(t, again.Unlock(t.Context()))
+	})
+}
+
+// The late request is executed after the session has locked again: it finds the lock's key.
+func TestLateLockDoesNotDisturbTheNext(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		release := make(chan struct{})
+		f.Once("Txn", func(call *fakeetcd.Call) {
+			<-release
+			_, err := call.Execute()
+			assert.NoError(t, err)
+		})
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)))
+		m := lock(t, s, "lock")
+		rev := f.Get(m.Key()).CreateRevision
+		close(release)
+		time.Sleep(time.Minute)
+		require.True(t, owns(t, f.client, m))
+		require.Equal(t, rev, f.Get(m.Key()).CreateRevision)
+		require.NoError(t, m.Unlock(t.Context()))
+		synctest.Wait()
+		require.Empty(t, f.keys(t, "lock"))
+	})
+}
+
+// The request that puts the key is executed after Lock has ended, together with its session, and before what Lock sends
+// then. A session whose context has ended does nothing in the background.
+func TestLockThatEndsWithItsSession(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f.Once("Txn", func(call *fakeetcd.Call) {
+			cancel()
+			time.Sleep(time.Second)
+			holdAnswer(call)
+		})
+		f.Once("Txn", func(*fakeetcd.Call) { time.Sleep(2 * time.Second) })
+		require.Equal(t, context.Canceled, NewMutex(f.session(t, WithContext(ctx)), "lock").Lock(ctx))
+		time.Sleep(2 * time.Second)
+		require.Empty(t, f.keys(t, "lock"))
+	})
 }
 
 // A failed Lock's deletion is executed after the session has locked again.
@@ -83,124 +155,6 @@ func TestLateUnlockDoesNotDeleteTheNextLock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A Lock gives up while a TryLock of its session is under way, and leaves the key to it. The TryLock is refused without
-// seeing the key, which is then deleted.
-func TestKeyLeftToARefusedTryLockIsDeleted(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		holder := lock(t, f.session(t), "lock")
-		s := f.session(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(ctx) })
-		release := make(chan struct{})
-		f.Once("Txn", func(call *fakeetcd.Call) {
-			_ = call.Hold(release)
-			call.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
-		})
-		refused := clienttest.Go(func() error { return NewMutex(s, "lock").TryLock(t.Context()) })
-		cancel()
-		require.Equal(t, context.Canceled, requireNow(t, waiting))
-		require.Equal(t, []string{holder.Key(), keyOf(s, "lock")}, f.keys(t, "lock"))
-		close(release)
-		require.Equal(t, rpctypes.ErrPermissionDenied, requireNow(t, refused))
-		synctest.Wait()
-		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
-	})
-}
-
-// The cleanup ends when the deletion is not permitted.
-func TestCleanupEndsWhenItIsRefused(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		lock(t, f.session(t), "lock")
-		s := f.session(t)
-		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)) })
-		f.On("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-		require.Equal(t, context.DeadlineExceeded, <-waiting)
-		time.Sleep(time.Hour)
-		before := f.Count("Txn")
-		require.Less(t, before, 20)
-		time.Sleep(time.Hour)
-		require.Equal(t, before, f.Count("Txn"))
-	})
-}
-
-// slowWatcher takes a second to notice that a context has ended.
-type slowWatcher struct {
-	clientv3.Watcher
-	returned atomic.Bool
-}
-
-func (w *slowWatcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
-	<-ctx.Done()
-	time.Sleep(time.Second)
-	w.returned.Store(true)
-	ch := make(chan clientv3.WatchResponse)
-	close(ch)
-	return ch
-}
-
-// When Orphan or Close has returned, nothing of the session runs any more.
-func TestSessionEndWaitsForItsCleanups(t *testing.T) {
-	for name, end := range map[string]func(*Session) error{
-		"Orphan": func(s *Session) error { s.Orphan(); return nil },
-		"Close":  (*Session).Close,
-	} {
-		t.Run(name, func(t *testing.T) {
-			withFake(t, 1, func(t *testing.T, f fake) {
-				w := &slowWatcher{Watcher: f.client.Watcher}
-				f.client.Watcher = w
-				s := f.session(t)
-				f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
-				lock(t, s, "lock")
-				require.NoError(t, end(s))
-				require.True(t, w.returned.Load())
-			})
-		})
-	}
-}
-
-// A call whose context has already ended sends nothing, so it leaves no key.
-func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t, WithTTL(100000))
-		held, free := lock(t, s, "held"), NewMutex(s, "free")
-		synctest.Wait()
-		// The connection of the quiet keepalive stream is checked now and then.
-		calls := func() int { return f.Count("*") - f.Count("Check") }
-		before := calls()
-		ended := clienttest.Ended(t)
-		require.Equal(t, context.Canceled, free.Lock(ended))
-		require.Equal(t, context.Canceled, free.TryLock(ended))
-		require.Equal(t, context.Canceled, NewElection(s, "free").Campaign(ended, "x"))
-		require.Equal(t, context.Canceled, held.Lock(ended))
-		require.Equal(t, context.Canceled, held.Unlock(ended))
-		time.Sleep(time.Minute)
-		require.Equal(t, before, calls())
-
-		rev := f.Get(held.Key()).CreateRevision
-		require.NoError(t, held.Lock(t.Context()))
-		require.Equal(t, rev, f.Get(held.Key()).CreateRevision, "the lock was held all the time")
-	})
-}
-
-// The cleanup spares a key of the same name with another lease. A session with WithLease does not clean up: the key may
-// be another session's.
-func TestCleanupSparesKeysOfOthers(t *testing.T) {
-	withFake(t, 1, func(t *testing.T, f fake) {
-		s := f.session(t)
-		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
-		require.NoError(t, lock(t, s, "lock").Unlock(t.Context()))
-		f.put(t, keyOf(s, "lock"), "")
-		time.Sleep(time.Minute)
-		require.NotNil(t, f.Get(keyOf(s, "lock")))
-
-		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
-		require.NoError(t, lock(t, f.session(t, WithLease(s.Lease())), "given").Unlock(t.Context()))
-		m := lock(t, s, "given")
-		time.Sleep(time.Minute)
-		require.True(t, owns(t, f.client, m))
-	})
 }
 
 // An unknown outcome stays unknown even if the outcome of the request that replaced the key is known. The next call

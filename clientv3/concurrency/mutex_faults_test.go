@@ -141,6 +141,21 @@ func TestLockThatGivesUpLeavesThePlaceOfAnother(t *testing.T) {
 	})
 }
 
+// A mutex that has lost its key without noticing does not keep another mutex's key.
+func TestLockThatGivesUpIsNotKeptByALostOne(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		lost := lock(t, s, "lock")
+		f.remove(t, lost.Key())
+		holder := lock(t, f.session(t), "lock")
+		require.Equal(t, context.DeadlineExceeded, NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)))
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+		require.Equal(t, context.DeadlineExceeded, lost.Lock(grpctest.Within(t, time.Second)))
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+		require.Equal(t, ErrLockReleased, lost.Unlock(t.Context()))
+	})
+}
+
 // The history behind a waiter's read is compacted at every watch, and then while its watch is broken, in which a holder has left.
 func TestWaitingSurvivesACompaction(t *testing.T) {
 	for method, call := range waiters {
@@ -201,5 +216,29 @@ func TestEmptyResponseDoesNotAcquireTheLock(t *testing.T) {
 				require.Equal(t, ErrSessionExpired, method(NewMutex(s, "lock"), t.Context()))
 			}
 		}
+	})
+}
+
+// A call whose context has already ended sends nothing, so it leaves no key.
+func TestCallsWithAnEndedContextSendNothing(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t, WithTTL(100000))
+		held, free := lock(t, s, "held"), NewMutex(s, "free")
+		synctest.Wait()
+		// The connection of the quiet keepalive stream is checked now and then.
+		calls := func() int { return f.Count("*") - f.Count("Check") }
+		before := calls()
+		ended := clienttest.Ended(t)
+		require.Equal(t, context.Canceled, free.Lock(ended))
+		require.Equal(t, context.Canceled, free.TryLock(ended))
+		require.Equal(t, context.Canceled, NewElection(s, "free").Campaign(ended, "x"))
+		require.Equal(t, context.Canceled, held.Lock(ended))
+		require.Equal(t, context.Canceled, held.Unlock(ended))
+		time.Sleep(time.Minute)
+		require.Equal(t, before, calls())
+
+		rev := f.Get(held.Key()).CreateRevision
+		require.NoError(t, held.Lock(t.Context()))
+		require.Equal(t, rev, f.Get(held.Key()).CreateRevision, "the lock was held all the time")
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/quorate/quorate/clientv3/concurrency"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 func TestFreeLockTakesOneRequest(t *testing.T) {
@@ -132,5 +133,22 @@ func TestLockWaitsForAllAhead(t *testing.T) {
 		requireWaiting(t, last)
 		require.NoError(t, holder.Unlock(t.Context()))
 		require.NoError(t, requireNow(t, last))
+	})
+}
+
+// A Lock waits for the end of an Unlock of its session.
+func TestLockWaitsForAnUnlockOfItsSession(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		m, next := lock(t, s, "lock"), NewMutex(s, "lock")
+		release := make(chan struct{})
+		f.Once("Txn", func(call *fakeetcd.Call) { _ = call.Hold(release) })
+		unlocking := clienttest.Go(func() error { return m.Unlock(t.Context()) })
+		locking := clienttest.Go(func() error { return next.Lock(t.Context()) })
+		requireWaiting(t, locking)
+		close(release)
+		require.NoError(t, requireNow(t, unlocking))
+		require.NoError(t, requireNow(t, locking))
+		require.True(t, owns(t, f.client, next))
 	})
 }

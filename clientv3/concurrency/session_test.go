@@ -59,7 +59,7 @@ func TestSessionErr(t *testing.T) {
 		"its context": {
 			func(_ *testing.T, _ fake, _ *Session, cancel context.CancelFunc) { cancel() }, context.Canceled,
 		},
-		"its client": {
+		"its client's Lease": {
 			func(t *testing.T, f fake, _ *Session, _ context.CancelFunc) {
 				require.NoError(t, f.client.Lease.Close())
 			},
