@@ -229,6 +229,7 @@ func TestKeyThatCannotBeWatched(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		require.Less(t, r.Count("Range")-before, 140)
 		clienttest.Must(p.Delete(t.Context(), l.term.Key()))
+		clienttest.Put(t, r.Cluster, l.term.Key(), "of another one")
 		require.ErrorIs(t, l.lost(t), ErrKeyDeleted)
 		l.leave <- nil
 	})
@@ -519,8 +520,7 @@ func TestOverrunIsLogged(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		require.Equal(t, 1, overrun())
 		l.run.cancel()
-		l.leave <- nil
-		l.run.ends(t)
+		l.finish(t)
 	})
 }
 
