@@ -388,7 +388,6 @@ func TestLateAcquisitionLeavesNoLeasingKey(t *testing.T) {
 			release()
 			require.NoError(t, <-got)
 			assert.Nil(t, cluster.Get(prefix+"k"), end)
-			cancel()
 			closeKV()
 		})
 	}

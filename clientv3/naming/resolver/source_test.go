@@ -91,7 +91,7 @@ func TestLastListExpires(t *testing.T) {
 // callers.
 func TestMassRemovalIsDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, other := clienttest.StartPair(t)
+		cluster, client, other := clienttest.StartPair(t)
 		register(t, client, "svc", map[string]string{"a": "1", "b": "2", "c": "3"})
 		c := resolve(t, client, resolver.Config{}, "etcd:///svc")
 		require.Len(t, c.state(t), 3)
@@ -113,5 +113,14 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 		register(t, other, "svc", map[string]string{"a": ""})
 		require.Equal(t, []string{"2", "3"}, c.state(t))
 		assert.Less(t, time.Since(began), time.Second, "one of three is not a mass removal")
+
+		time.Sleep(time.Minute)
+		register(t, other, "svc", map[string]string{"b": "", "c": ""})
+		require.ErrorContains(t, c.failure(t), "2 of 2 endpoints are gone at once")
+		cluster.Member(0).Stop()
+		time.Sleep(time.Minute)
+		require.Empty(t, c.states, "the time of an outage does not count")
+		cluster.Member(0).Start()
+		require.Empty(t, c.state(t))
 	})
 }
