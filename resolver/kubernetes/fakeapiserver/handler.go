@@ -20,7 +20,7 @@ import (
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, wr := s.answer(r)
 	if body == nil && wr == nil {
-		return // the server is closed
+		panic(http.ErrAbortHandler) // the server is closed: the request gets no answer
 	}
 	defer s.handlers.Done()
 	w.Header().Set("Content-Type", "application/json")
