@@ -113,7 +113,7 @@ func (c Channel) DialOptions() ([]grpc.DialOption, error) {
 		options = append(options, grpc.WithResolvers(resolvers...))
 	}
 	connect := grpc.WithConnectParams(balancer.ConnectParams()) // in place of those of Calls
-	if len(c.Calls.Repeatable)+len(c.Calls.Once) == 0 && c.Calls.Timeout >= 0 && c.Calls.MaxRequest >= 0 {
+	if len(c.Calls.Repeatable)+len(c.Calls.Once) == 0 && c.Calls.Timeout >= 0 && (keepalive.Sizes{MaxRequest: c.Calls.MaxRequest}).Validate() == nil {
 		return append(options, connect, grpc.WithDefaultServiceConfig(config)), nil
 	}
 	c.Calls.Base = config

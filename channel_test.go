@@ -449,6 +449,7 @@ func TestChannelsThatAreRefused(t *testing.T) {
 		`Calls.Once[0]: "Get"`:                    {Calls: keepalive.Calls{Once: []string{"Get"}}},
 		"Calls.Timeout: -1s":                      {Calls: keepalive.Calls{Timeout: -time.Second}},
 		"Calls.MaxRequest: -1":                    {Calls: keepalive.Calls{MaxRequest: -1}},
+		"Calls.MaxRequest: 67108865":              {Calls: keepalive.Calls{MaxRequest: 64<<20 + 1}},
 		`methodConfig[1]: gRPC-Go has no "hedgingPolicy"`: {Calls: keepalive.Calls{
 			Base: `{"methodConfig": [{"name": [{}]}, {"name": [{"service": "a.B"}], "hedgingPolicy": {"maxAttempts": 3}}]}`,
 		}},
