@@ -116,7 +116,7 @@ func (c Config) check() error {
 	case c.Holders < 0:
 		return fmt.Errorf("leaderelection: Config.Holders is %d: leave it out for an election, or set how many may hold the key", c.Holders)
 	case c.TTL < time.Second || c.TTL > clientv3.MaxLeaseTTL*time.Second:
-		return fmt.Errorf("leaderelection: Config.TTL is %v: set at least 1 s", c.TTL)
+		return fmt.Errorf("leaderelection: Config.TTL is %v: set at least 1 s, and at most %v", c.TTL, clientv3.MaxLeaseTTL*time.Second)
 	case c.RetryPeriod > math.MaxInt64>>maxDoublings:
 		return fmt.Errorf("leaderelection: Config.RetryPeriod is %v: set at most %v", c.RetryPeriod, time.Duration(math.MaxInt64>>maxDoublings))
 	case c.Margin >= c.TTL/3*2:

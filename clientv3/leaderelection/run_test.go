@@ -565,6 +565,7 @@ func TestConfig(t *testing.T) {
 		"no name":               {Config{}, "Config.Name is empty"},
 		"negative TTL":          {Config{Name: "n", TTL: -1}, "Config.TTL is -1ns: leave it out"},
 		"short TTL":             {Config{Name: "n", TTL: time.Millisecond}, "Config.TTL is 1ms: set at least 1 s"},
+		"long TTL":              {Config{Name: "n", TTL: math.MaxInt64}, "set at least 1 s, and at most 2500000h0m0s"},
 		"negative margin":       {Config{Name: "n", Margin: -1}, "Config.Margin is -1ns"},
 		"long margin":           {Config{Name: "n", Margin: 10 * time.Second}, "set a margin below 10s, or a longer TTL"},
 		"negative timeout":      {Config{Name: "n", ResignTimeout: -1}, "Config.ResignTimeout is -1ns"},
@@ -575,8 +576,7 @@ func TestConfig(t *testing.T) {
 		"no function":           {Config{Name: "n"}, "Run needs a function that leads"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Run(t.Context(), nil, tt.cfg, nil)
-			require.ErrorContains(t, err, tt.want)
+			require.ErrorContains(t, Run(t.Context(), nil, tt.cfg, nil), tt.want)
 		})
 	}
 }
