@@ -184,8 +184,7 @@ func leaseOf(kv *KV) int64 {
 
 func TestLeaseExpired(t *testing.T) {
 	for name, tt := range map[string]struct {
-		executed, answered bool
-		known              bool
+		executed, answered, known bool
 	}{
 		"before the write":         {false, true, true},
 		"with the answer":          {true, false, false},
@@ -381,33 +380,34 @@ func TestClusterChanged(t *testing.T) {
 	}
 }
 
-// TestUnusable uses servers and configurations with which no lane works.
+// TestUnusable uses servers, clients and configurations with which no lane works. No lease is left.
 func TestUnusable(t *testing.T) {
+	fail := func(method string, err error) func(*fakeetcd.Cluster, *clientv3.Client) {
+		return func(cluster *fakeetcd.Cluster, _ *clientv3.Client) {
+			cluster.On(method, func(c *fakeetcd.Call) { c.Answer(nil, err) })
+		}
+	}
 	for name, tt := range map[string]struct {
 		cfg     Config
-		prepare func(*fakeetcd.Cluster)
+		prepare func(*fakeetcd.Cluster, *clientv3.Client)
 		want    string
 	}{
 		"negative lanes": {cfg: Config{Lanes: -1}, want: "Config.Lanes is -1"},
 		"too many lanes": {cfg: Config{Lanes: math.MaxInt}, want: "at most 65536"},
 		"negative TTL":   {cfg: Config{TTL: -1}, want: "Config.TTL is -1"},
-		"no such Txn": {prepare: func(c *fakeetcd.Cluster) {
-			c.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, status.Error(codes.Unimplemented, "unsupported transaction")) })
-		}, want: "unsupported transaction"},
-		"no leases": {prepare: func(c *fakeetcd.Cluster) {
-			c.On("LeaseGrant", func(c *fakeetcd.Call) { c.Answer(nil, status.Error(codes.Unimplemented, "no leases")) })
-		}, want: "no leases"},
-		"no permission": {prepare: func(c *fakeetcd.Cluster) {
-			c.On("Txn", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-		}, want: `below "_lanes/"`},
+		"no such Txn":    {prepare: fail("Txn", status.Error(codes.Unimplemented, "unsupported transaction")), want: "unsupported transaction"},
+		"no leases":      {prepare: fail("LeaseGrant", status.Error(codes.Unimplemented, "no leases")), want: "no leases"},
+		"no permission":  {prepare: fail("Txn", rpctypes.ErrGRPCPermissionDenied), want: `below "_lanes/"`},
+		"no keepalives":  {prepare: func(_ *fakeetcd.Cluster, c *clientv3.Client) { _ = c.Lease.Close() }, want: "keep alive halted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 				if tt.prepare != nil {
-					tt.prepare(cluster)
+					tt.prepare(cluster, client)
 				}
 				_, err := New(t.Context(), client, tt.cfg)
 				require.ErrorContains(t, err, tt.want)
+				require.Empty(t, clienttest.Must(client.Leases(t.Context())).Leases)
 			})
 		})
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -63,10 +65,8 @@ func (p *pool) acquire(ctx context.Context) (*session, *lane, error) {
 
 // take occupies one of the slots of a channel.
 func (p *pool) take(ctx context.Context, into chan<- struct{}) error {
-	select {
-	case <-p.closed:
+	if pause.Closed(p.closed) {
 		return errClosed
-	default:
 	}
 	select {
 	case into <- struct{}{}:
@@ -117,6 +117,9 @@ func (p *pool) open(ctx context.Context) error {
 	}
 	inner, err := concurrency.NewSession(p.client, concurrency.WithLease(lease.ID), concurrency.WithTTL(int(p.cfg.TTL)))
 	if err != nil {
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(p.cfg.TTL)*time.Second)
+		defer cancel()
+		_, _ = p.client.Revoke(ctx, lease.ID) // otherwise the lease expires later
 		return err
 	}
 	p.leases.Add(1)

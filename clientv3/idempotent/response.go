@@ -40,11 +40,9 @@ const maxReads = 64
 
 // rebuild makes the response to a write whose own response was lost: it reads the keys at the revision of the write
 // and the one before.
-func (a *attempts) rebuild(ctx context.Context, rec *record) (clientv3.OpResponse, error) {
+func (a *attempts) rebuild(ctx context.Context, rec *record) (resp clientv3.OpResponse, err error) {
 	b := &rebuilder{at: rec.at, header: reply.Header(a.header, rec.at)}
 	b.wrote(clientv3.OpPut(a.lane.key, ""))
-	var resp clientv3.OpResponse
-	var err error
 	if a.op.IsTxn() {
 		_, ops, otherwise := a.op.Txn()
 		if !rec.branch {

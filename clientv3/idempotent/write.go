@@ -1,6 +1,7 @@
 package idempotent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -178,10 +179,7 @@ func unknownOutcome(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil {
-		err = errLaneLost
-	}
-	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: err}
+	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: cmp.Or(err, errLaneLost)}
 }
 
 // over returns why the history of the lanes is over, nil if it is not.
