@@ -27,6 +27,7 @@ func TestJobIsHandledOnce(t *testing.T) {
 		p := r.process(t, Config{Worker: "ann"})
 		id := p.enqueue(t, "letter")
 		require.Equal(t, &Status{ID: id, Payload: "letter", State: Waiting}, p.status(t, id))
+		require.Equal(t, "State(0)", State(0).String())
 
 		w := p.work(t, 2, nil)
 		job := w.next(t)
@@ -80,8 +81,7 @@ func TestFailuresEndInADeadLetter(t *testing.T) {
 		require.NotContains(t, string(r.Get("mail/dead/"+id).Value), "notBefore")
 		_, err := p.Enqueue(t.Context(), "another", WithID(id))
 		require.ErrorIs(t, err, ErrExists)
-		ids := clienttest.Must(p.DeadLetters(t.Context(), 0))
-		require.Equal(t, []string{id}, ids)
+		require.Equal(t, []string{id}, clienttest.Must(p.DeadLetters(t.Context(), 0)))
 		time.Sleep(time.Hour)
 		require.Empty(t, w.jobs)
 

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -97,9 +98,9 @@ const (
 	Dead
 )
 
-// String returns "waiting", "running" or "dead".
+// String returns "waiting", "running" or "dead", and "State(n)" for any other value.
 func (s State) String() string {
-	return map[State]string{Waiting: "waiting", Running: "running", Dead: "dead"}[s]
+	return cmp.Or(map[State]string{Waiting: "waiting", Running: "running", Dead: "dead"}[s], fmt.Sprintf("State(%d)", int(s)))
 }
 
 // Status is a job at one revision.
