@@ -36,7 +36,7 @@ func refuseGets(cluster *fakeetcd.Cluster, err error) {
 func meetAll(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 	t.Helper()
 	met := map[*fakeetcd.Member]bool{}
-	for len(met) < len(cluster.Members()) {
+	for ; len(met) < len(cluster.Members()); time.Sleep(5 * time.Millisecond) {
 		clienttest.Get(t, c, "k")
 		for _, call := range cluster.Calls("Range") {
 			met[call.Member] = true

@@ -91,7 +91,7 @@ func Ask(ctx context.Context, conn grpc.ClientConnInterface, opts ...grpc.CallOp
 // AskUntilAll makes calls until each of the servers has answered. No other may.
 func AskUntilAll(ctx context.Context, t testing.TB, conn grpc.ClientConnInterface, servers ...string) {
 	t.Helper()
-	for left := slices.Clone(servers); len(left) > 0; {
+	for left := slices.Clone(servers); len(left) > 0; time.Sleep(5 * time.Millisecond) {
 		address, err := Ask(ctx, conn, grpc.WaitForReady(true))
 		if err != nil {
 			t.Fatal(err)

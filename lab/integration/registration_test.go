@@ -92,7 +92,7 @@ func TestServiceOfAKilledProcess(t *testing.T) {
 
 	require.NoError(t, child.Process.Kill())
 	killed := time.Now()
-	for failed := true; failed; { // calls that are on it when it dies fail
+	for failed := true; failed; time.Sleep(pollInterval) { // calls that are on it when it dies fail
 		failed = false
 		for range 10 {
 			addr, err := grpctest.Ask(labtest.Context(t), conn)

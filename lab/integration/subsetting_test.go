@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,7 +48,7 @@ func TestSubset(t *testing.T) {
 	ctx := grpctest.Within(t, testTimeout)
 	// used calls until that many backends have answered, and some more.
 	used := func(n int) (answered []string) {
-		for len(answered) < n {
+		for ; len(answered) < n; time.Sleep(pollInterval) {
 			for range 20 {
 				backend, err := grpctest.Ask(ctx, conn)
 				require.NoError(t, err)

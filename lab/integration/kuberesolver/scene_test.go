@@ -185,7 +185,7 @@ func mustCall(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption) s
 func (f fleet) callUntil(t *testing.T, conn *grpc.ClientConn, pod string) {
 	t.Helper()
 	for ctx := within(t, testTimeout); mustCall(t, conn) != f[pod]; {
-		require.NoError(t, ctx.Err(), "no call is answered by %s", pod)
+		require.NoError(t, pause.For(ctx, pollInterval), "no call is answered by %s", pod)
 	}
 }
 
