@@ -223,7 +223,7 @@ func (c *call) settle(a *attempt, err error) error {
 // error. An attempt that failed without a status, and without a call by them, sent nothing. A write stays ambiguous if one
 // of their calls may have been executed, whatever error they return.
 func (c *call) classOf(a *attempt, err error, ev retry.Evidence) retry.Class {
-	class := c.retrier().correct(retry.Classify(err, ev), a)
+	class := c.retrier().correct(retry.Classify(err, ev), a, err)
 	executed, unknown := a.executions.Load() > 0, retry.OutcomeOfAttempt(err, ev) == retry.OutcomeUnknown
 	switch {
 	case class == retry.Ambiguous && !a.called.Load() && hasNoStatus(err):

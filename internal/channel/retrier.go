@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/balancer"
@@ -201,7 +202,7 @@ func (r *Retrier) InvalidateToken(refusal error) bool {
 // stream, and otherwise the final error. Work without a deadline ends when it has failed
 // for 15 s, unless it is [Retrier.Endless].
 func (r *Retrier) Next(ctx context.Context, cause error) error {
-	class := r.correct(r.classify(ctx, cause), r.opened)
+	class := r.correct(r.classify(ctx, cause), r.opened, cause)
 	switch retry.Decide(class, retry.Repeatable) {
 	case retry.Refresh:
 		return r.refresh(ctx, r.opened, cause)
@@ -227,10 +228,12 @@ func (r *Retrier) classify(ctx context.Context, cause error) retry.Class {
 }
 
 // correct adjusts a class with the channel's knowledge: a proxy that shuts down forwards
-// its own "closing" error, and a secret that is not sent to a plaintext endpoint may be sent to another one.
-func (r *Retrier) correct(class retry.Class, a *attempt) retry.Class {
+// its own "closing" error, another stream of endless work gets a damaged message whole, and
+// a secret that is not sent to a plaintext endpoint may be sent to another one.
+func (r *Retrier) correct(class retry.Class, a *attempt, cause error) retry.Class {
 	switch {
-	case class == retry.Closed && !pause.Closed(r.c.closed) && a.endpoint() != nil:
+	case class == retry.Closed && !pause.Closed(r.c.closed) && a.endpoint() != nil,
+		class == retry.Executed && r.endless && retry.CodeOf(cause) == codes.Internal:
 		return retry.Ambiguous
 	case class == retry.Definite && a.keptSecret():
 		return retry.Refused

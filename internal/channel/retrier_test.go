@@ -105,6 +105,7 @@ func TestRetrierByClass(t *testing.T) {
 		{"endless: broken", errGone, 3, -1, endless},
 		{"endless: ended by the server", io.EOF, 3, -1, endless},
 		{"endless: reset", status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR"), 3, -1, endless},
+		{"endless: a corrupt message", status.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: cannot parse"), 3, -1, endless},
 		{"endless: canceled by the server", status.Error(codes.Canceled, "context canceled"), 3, -1, endless},
 		{"endless: a proxy without a backend", status.Error(codes.Unknown, "unexpected HTTP status code"), 3, -1, endless},
 		{"endless: too many requests", rpctypes.ErrGRPCRequestTooManyRequests, 3, -1, endless},
