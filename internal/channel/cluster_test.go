@@ -276,6 +276,7 @@ func TestLargeRangesHaveAConnectionOfTheirOwn(t *testing.T) {
 			t.Helper()
 			_, err := pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte(end)})
 			require.NoError(t, err)
+			synctest.Wait() // the connection is made beside the call
 		}
 		before := dials(cluster)
 		get("b")

@@ -35,11 +35,14 @@ const (
 	// in a row, the pauses before the next ones grow.
 	shortStream = time.Second
 
-	// throttledBackoff is about how long work waits before it checks the retry budget again;
-	// it doubles up to four times this value. Endless work makes an attempt at the second
-	// check even if the budget is empty.
+	// throttledBackoff is about how long a call waits before it checks the retry budget again;
+	// it doubles up to four times this value.
 	throttledBackoff = 4 * time.Second
-	freeCheck        = 2
+
+	// minThrottled and maxThrottled bound about how long endless work waits when the budget is empty: as long
+	// as it has failed. Then it makes an attempt all the same. So a short fault has a short pause after it.
+	minThrottled = 500 * time.Millisecond
+	maxThrottled = 12 * time.Second
 
 	// longFailure is how long endless work fails before the log has a warning: elections and restarts take less.
 	longFailure = 5 * time.Second
@@ -109,11 +112,14 @@ func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 }
 
 // waitForBudget returns nil when the budget has a token, or an endpoint has improved,
-// which makes success likely.
+// which makes success likely; for endless work at the end of the pause.
 func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attempt, cause error) error {
 	for check := 1; ; check++ {
-		backoff := throttledBackoff << min(check-1, 2)
-		left := r.left(ctx, time.Now())
+		now, backoff := time.Now(), throttledBackoff<<min(check-1, 2)
+		if r.endless {
+			backoff = min(max(now.Sub(r.since), minThrottled), maxThrottled)
+		}
+		left := r.left(ctx, now)
 		if left <= wakeSpacing {
 			return cause
 		}
@@ -121,7 +127,7 @@ func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attem
 		if err != nil {
 			return err
 		}
-		if improved || r.c.budget.Take() || r.endless && check >= freeCheck {
+		if improved || r.c.budget.Take() || r.endless {
 			r.retried(class, a, cause)
 			return nil
 		}
