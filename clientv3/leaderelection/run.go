@@ -132,6 +132,7 @@ func (r *runner) newSession(ctx context.Context) (s *concurrency.Session, end co
 	s, err = concurrency.NewSession(r.client, concurrency.WithLease(lease.ID), concurrency.WithContext(alive))
 	if err != nil {
 		end(nil)
+		r.left = append(r.left, lease.ID)
 		return nil, nil, err
 	}
 	return s, end, nil
@@ -226,7 +227,7 @@ func (r *runner) resign(ctx context.Context, s *concurrency.Session, endSession 
 }
 
 // revokeLeft revokes the leases that resign could not revoke, so that keys of earlier candidacies do not remain next to
-// the key of the next one. A lease that must not be revoked expires.
+// the key of the next one, and those for which no session opened. A lease that must not be revoked expires.
 func (r *runner) revokeLeft(ctx context.Context) error {
 	for ; len(r.left) > 0; r.left = r.left[1:] {
 		_, err := r.client.Revoke(ctx, r.left[0])
