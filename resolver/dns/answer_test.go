@@ -99,7 +99,7 @@ func TestSilentServersAreSkipped(t *testing.T) {
 		require.False(t, s.passOver(first))
 		s.wasSilent(first)
 		require.False(t, s.passOver(first), "no other server is known to answer")
-		s.answered(second)
+		s.answered(second, true)
 		require.True(t, s.passOver(first))
 		require.False(t, s.passOver(second))
 
@@ -112,16 +112,39 @@ func TestSilentServersAreSkipped(t *testing.T) {
 		s.wasSilent(second)
 		require.False(t, s.passOver(first), "no server answers")
 		require.False(t, s.passOver(second))
-		s.answered(first)
+		s.answered(first, true)
 		require.True(t, s.passOver(second))
 		s.forget()
 		require.False(t, s.passOver(second))
 
 		s.wasSilent(first)
-		s.answered(second)
-		s.answered(first)
+		s.answered(second, true)
+		s.answered(first, true)
 		require.False(t, s.passOver(first))
 	})
+}
+
+// After a lookup that no server answered, the servers that there are share the timeout of the next one, for as long as
+// their answers are slow.
+func TestSlowServersGetMoreTime(t *testing.T) {
+	var s servers
+	failed := func(silent ...string) time.Duration {
+		for _, server := range silent {
+			s.wasSilent(server)
+		}
+		s.forget()
+		return s.perServer(6 * time.Second)
+	}
+	require.Equal(t, 2*time.Second, failed(), "a server has answered that it has failed")
+	require.Equal(t, 6*time.Second, failed("a"))
+	require.Equal(t, 2*time.Second, failed("a"), "a search domain may have used up the time")
+	require.Equal(t, 3*time.Second, failed("a", "b"))
+	s.answered("b", false)
+	require.Equal(t, 3*time.Second, s.perServer(6*time.Second))
+	s.answered("b", true)
+	require.Equal(t, 2*time.Second, s.perServer(6*time.Second))
+	require.Equal(t, 2*time.Second, failed("a"), "another one has answered")
+	require.Equal(t, 2*time.Second, failed("a", "b", "c", "d"))
 }
 
 // No message of a server makes the recorder panic.

@@ -134,10 +134,10 @@ type Config struct {
 	MinInterval time.Duration
 
 	// Timeout bounds a lookup; a query to one server is given up after a third of it, even if
-	// resolv.conf(5) allows more, so that the second and third server get their turn. A server
-	// that always takes longer than this third, also if it is the only one, is never heard: make
-	// Timeout longer for it. SRV records and the addresses of their targets have this time each.
-	// Default 5 s.
+	// resolv.conf(5) allows more, so that the second and third server get their turn. If none
+	// answers, those that there are share the whole Timeout of the next lookup, and of later ones
+	// while their answers are slow. SRV records and the addresses of their targets have this time
+	// each. Default 5 s.
 	Timeout time.Duration
 
 	// MassRemovalDelay is how long backends are kept if so many disappear from the answers at

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// serversTried is how many servers are queried within a lookup's timeout: the maximum that
+// serversTried is how many servers are usually queried within a lookup's timeout: the maximum that
 // resolv.conf(5) may name.
 const serversTried = 3
 
@@ -54,7 +54,8 @@ func (c *client) dial(ctx context.Context, network, address string, r *recorder)
 	if c.servers.passOver(server) {
 		return nil, errPassedOver
 	}
-	deadline := time.Now().Add(c.Timeout / serversTried)
+	began := time.Now()
+	deadline := began.Add(c.servers.perServer(c.Timeout))
 	conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, network, address)
 	if err != nil {
 		if timedOut(err) {
@@ -62,7 +63,7 @@ func (c *client) dial(ctx context.Context, network, address string, r *recorder)
 		}
 		return nil, err
 	}
-	recorded := &recordedConn{Conn: conn, recorder: r, servers: &c.servers, server: server, deadline: deadline}
+	recorded := &recordedConn{Conn: conn, recorder: r, servers: &c.servers, server: server, deadline: deadline, soon: began.Add(c.Timeout / serversTried)}
 	// Package net sets ctx's deadline, but would wait for it when the lookup is canceled.
 	recorded.release = context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -88,6 +89,7 @@ type recordedConn struct {
 	servers  *servers
 	server   string
 	deadline time.Time // the maximum
+	soon     time.Time // until when an answer is no slow one
 	release  func() bool
 	query    query
 	pending  []byte // unread bytes of a reply over TCP, after its two length bytes
@@ -124,7 +126,7 @@ func (c *recordedConn) Read(b []byte) (int, error) {
 	}
 	switch {
 	case len(message) > 0 && c.recorder.observe(c.query, message):
-		c.servers.answered(c.server)
+		c.servers.answered(c.server, time.Now().Before(c.soon))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.servers.wasSilent(c.server)
 	}

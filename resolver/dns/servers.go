@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -15,6 +16,14 @@ type servers struct {
 	mu        sync.Mutex
 	silent    map[string]time.Time // until when it is skipped
 	answering string               // the server that answered last
+	fewer     int                  // how many servers share the timeout of a lookup, if not serversTried; see forget
+}
+
+// perServer returns how much of the timeout of a lookup one server may take.
+func (s *servers) perServer(timeout time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return timeout / time.Duration(cmp.Or(s.fewer, serversTried))
 }
 
 // passOver reports whether to skip a server: it is silent, and another one answers. After
@@ -34,9 +43,12 @@ func (s *servers) passOver(server string) bool {
 	return false
 }
 
-func (s *servers) answered(server string) {
+func (s *servers) answered(server string, soon bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if soon {
+		s.fewer = 0
+	}
 	delete(s.silent, server)
 	s.answering = server
 }
@@ -54,9 +66,16 @@ func (s *servers) wasSilent(server string) {
 }
 
 // forget makes the next lookup try all servers. It is called after a failed lookup: the servers
-// that answered may have been removed from resolv.conf(5).
+// that answered may have been removed from resolv.conf(5). If none answered, those that there are share all
+// of the next lookup's timeout: they may be slow. That lookup may get to no search domain but the first, so the
+// one after it is as before.
 func (s *servers) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.fewer != 0 || s.answering != "" {
+		s.fewer = 0
+	} else {
+		s.fewer = min(len(s.silent), serversTried)
+	}
 	s.silent, s.answering = nil, ""
 }
