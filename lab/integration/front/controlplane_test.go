@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -26,13 +28,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/testdata"
 	"google.golang.org/grpc/xds"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/testpki"
 )
 
 // node is what the clients call themselves to the control plane.
@@ -44,13 +46,14 @@ type control struct {
 	snapshots cache.SnapshotCache
 	cluster   *clusterpb.Cluster
 	version   int
+	authority *testpki.Authority // of the servers' certificates
 }
 
 // startControl starts a control plane that tells clients to use the cluster of the
 // documentation, with replacements.
 func startControl(t *testing.T, replacements ...string) *control {
 	t.Helper()
-	c := &control{cluster: &clusterpb.Cluster{}, snapshots: cache.NewSnapshotCache(true, cache.IDHash{}, nil)}
+	c := &control{authority: testpki.New(t, "authority"), cluster: &clusterpb.Cluster{}, snapshots: cache.NewSnapshotCache(true, cache.IDHash{}, nil)}
 	read(t, c.cluster, "cluster.json", replacements...)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.address = grpctest.Serve(t, func(g grpc.ServiceRegistrar) {
@@ -135,11 +138,13 @@ func socket(t *testing.T, address string) *corepb.Address {
 // resolver returns grpc's own, for clients of this control plane.
 func (c *control) resolver(t *testing.T) resolver.Builder {
 	t.Helper()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, c.authority.PEM(), 0o600))
 	b, err := xds.NewXDSResolverWithConfigForTesting(fmt.Appendf(nil, `{
 		"xds_servers": [{"server_uri": %q, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}],
 		"node": {"id": %q},
 		"certificate_providers": {"authority": {"plugin_name": "file_watcher", "config": {"ca_certificate_file": %q}}}
-	}`, c.address, node, testdata.Path("x509/server_ca_cert.pem")))
+	}`, c.address, node, ca))
 	require.NoError(t, err)
 	return b
 }

@@ -18,7 +18,6 @@ import (
 	xdscredentials "google.golang.org/grpc/credentials/xds"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/testdata"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/grpctest"
@@ -185,9 +184,7 @@ func leave(t *testing.T, policy string, secure bool) {
 	creds := insecure.NewCredentials()
 	if secure {
 		c.secure(t)
-		var err error
-		creds, err = credentials.NewServerTLSFromFile(testdata.Path("x509/server1_cert.pem"), testdata.Path("x509/server1_key.pem"))
-		require.NoError(t, err)
+		creds = credentials.NewTLS(c.authority.Server(t))
 	}
 	servers := []*server{startServer(t, creds), startServer(t, creds), startServer(t, creds)}
 	c.publish(t, map[string][]string{"a": addresses(servers[0]), "b": addresses(servers[1:]...)})
