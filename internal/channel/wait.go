@@ -35,12 +35,14 @@ const (
 	// in a row, the pauses before the next ones grow.
 	shortStream = time.Second
 
-	// throttledBackoff is about how long a call waits before it checks the retry budget again;
-	// it doubles up to four times this value.
+	// throttledBackoff is about how long work waits before it checks the retry budget again;
+	// it doubles up to four times this value. Endless work that needs a leader makes an attempt at the
+	// second check even if the budget is empty: an election shows as an improvement.
 	throttledBackoff = 4 * time.Second
+	freeCheck        = 2
 
-	// minThrottled and maxThrottled bound about how long endless work waits when the budget is empty: as long
-	// as it has failed. Then it makes an attempt all the same. So a short fault has a short pause after it.
+	// minThrottled and maxThrottled bound about how long other endless work waits when the budget is empty: as
+	// long as it has failed. Then it makes an attempt all the same. So a short fault has a short pause after it.
 	minThrottled = 500 * time.Millisecond
 	maxThrottled = 12 * time.Second
 
@@ -112,14 +114,14 @@ func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 }
 
 // waitForBudget returns nil when the budget has a token, or an endpoint has improved,
-// which makes success likely; for endless work at the end of the pause.
+// which makes success likely; for endless work also without a token, see maxThrottled.
 func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attempt, cause error) error {
+	grows := r.endless && class != retry.NoLeader
 	for check := 1; ; check++ {
-		now, backoff := time.Now(), throttledBackoff<<min(check-1, 2)
-		if r.endless {
-			backoff = min(max(now.Sub(r.since), minThrottled), maxThrottled)
+		backoff, left := throttledBackoff<<min(check-1, 2), r.left(ctx, time.Now())
+		if grows {
+			backoff = min(max(time.Since(r.since), minThrottled), maxThrottled)
 		}
-		left := r.left(ctx, now)
 		if left <= wakeSpacing {
 			return cause
 		}
@@ -127,7 +129,7 @@ func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attem
 		if err != nil {
 			return err
 		}
-		if improved || r.c.budget.Take() || r.endless {
+		if improved || r.c.budget.Take() || grows || r.endless && check >= freeCheck {
 			r.retried(class, a, cause)
 			return nil
 		}
