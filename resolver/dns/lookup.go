@@ -46,13 +46,14 @@ func (c *client) schedule() schedule {
 // lookup is one lookup: of a host, or of SRV records.
 type lookup struct {
 	*client
+	began    time.Time
 	resolver Resolver
 	recorder *recorder
 	seen     *seen // set afterwards
 }
 
 func (c *client) newLookup(server string) *lookup {
-	l := &lookup{client: c}
+	l := &lookup{client: c, began: time.Now()}
 	l.resolver, l.recorder = c.resolverFor(server)
 	return l
 }
@@ -149,7 +150,7 @@ func (l *lookup) verify(err error, before string) error {
 		err = incomplete
 	}
 	if err != nil && !isNotFound(err) {
-		l.servers.forget()
+		l.servers.forget(l.began)
 	}
 	return err
 }

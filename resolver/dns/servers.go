@@ -17,6 +17,7 @@ type servers struct {
 	silent    map[string]time.Time // until when it is skipped
 	answering string               // the server that answered last
 	fewer     int                  // how many servers share the timeout of a lookup, if not serversTried; see forget
+	decided   time.Time            // when fewer was set
 }
 
 // perServer returns how much of the timeout of a lookup one server may take.
@@ -67,15 +68,17 @@ func (s *servers) wasSilent(server string) {
 
 // forget makes the next lookup try all servers. It is called after a failed lookup: the servers
 // that answered may have been removed from resolv.conf(5). If none answered, those that there are share all
-// of the next lookup's timeout: they may be slow. That lookup may get to no search domain but the first, so the
-// one after it is as before.
-func (s *servers) forget() {
+// of the timeout of later lookups: they may be slow. Such a lookup may get to no search domain but the first, so
+// if one fails, those after it are as before. Lookups that fail side by side count as one.
+func (s *servers) forget(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fewer != 0 || s.answering != "" {
-		s.fewer = 0
-	} else {
-		s.fewer = min(len(s.silent), serversTried)
+	switch {
+	case began.Before(s.decided):
+	case s.fewer != 0 || s.answering != "":
+		s.fewer, s.decided = 0, time.Now()
+	default:
+		s.fewer, s.decided = min(len(s.silent), serversTried), time.Now()
 	}
 	s.silent, s.answering = nil, ""
 }
