@@ -36,13 +36,13 @@ const (
 	shortStream = time.Second
 
 	// throttledBackoff is about how long work waits before it checks the retry budget again;
-	// it doubles up to four times this value. Endless work that needs a leader makes an attempt at the
-	// second check even if the budget is empty: an election shows as an improvement.
+	// it doubles up to four times this value. Endless work that was refused for want of a leader makes an
+	// attempt at the second check even if the budget is empty: an election shows as an improvement.
 	throttledBackoff = 4 * time.Second
 	freeCheck        = 2
 
-	// minThrottled and maxThrottled bound about how long other endless work waits when the budget is empty: as
-	// long as it has failed. Then it makes an attempt all the same. So a short fault has a short pause after it.
+	// minThrottled and maxThrottled bound the wait of other endless work while the budget is empty. It waits about
+	// as long as it has failed, and then makes an attempt: after a short fault the wait is short.
 	minThrottled = 500 * time.Millisecond
 	maxThrottled = 12 * time.Second
 
@@ -114,7 +114,7 @@ func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
 }
 
 // waitForBudget returns nil when the budget has a token, or an endpoint has improved,
-// which makes success likely; for endless work also without a token, see maxThrottled.
+// which makes success likely. Endless work also goes on without a token, see freeCheck and maxThrottled.
 func (r *Retrier) waitForBudget(ctx context.Context, class retry.Class, a *attempt, cause error) error {
 	grows := r.endless && class != retry.NoLeader
 	for check := 1; ; check++ {

@@ -89,7 +89,7 @@ type recordedConn struct {
 	servers  *servers
 	server   string
 	deadline time.Time // the maximum
-	soon     time.Time // until when an answer is no slow one
+	soon     time.Time // an answer after it is slow
 	release  func() bool
 	query    query
 	pending  []byte // unread bytes of a reply over TCP, after its two length bytes

@@ -16,7 +16,7 @@ type servers struct {
 	mu        sync.Mutex
 	silent    map[string]time.Time // until when it is skipped
 	answering string               // the server that answered last
-	fewer     int                  // how many servers share the timeout of a lookup, if not serversTried; see forget
+	fewer     int                  // how many servers share the timeout of a lookup; 0 for serversTried
 	decided   time.Time            // when fewer was set
 }
 
@@ -67,14 +67,15 @@ func (s *servers) wasSilent(server string) {
 }
 
 // forget makes the next lookup try all servers. It is called after a failed lookup: the servers
-// that answered may have been removed from resolv.conf(5). If none answered, those that there are share all
-// of the timeout of later lookups: they may be slow. Such a lookup may get to no search domain but the first, so
-// if one fails, those after it are as before. Lookups that fail side by side count as one.
+// that answered may have been removed from resolv.conf(5). If none answered, they may be slow: in later
+// lookups the servers that were asked share all of the timeout. Such a lookup may reach only the first search
+// domain, so after a failed one the timeout is shared by serversTried again. Lookups that fail side by side
+// count as one.
 func (s *servers) forget(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case began.Before(s.decided):
+	case began.Before(s.decided): // a lookup beside this one has failed
 	case s.fewer != 0 || s.answering != "":
 		s.fewer, s.decided = 0, time.Now()
 	default:

@@ -65,8 +65,8 @@
 // permissions that are added: other methods of the services Cluster, Maintenance and Auth are unimplemented
 // unless a hook answers them, and so are all of Health but Check. The leader changes only by
 // SetLeader: a member that is stopped or frozen stays the leader. No member is a learner. A watch
-// catches up without pauses, and a client that reads slowly misses no events by a compaction. Snapshots have the right form but not
-// the content of a real database. Connections are never encrypted. Tests in the project's
-// lab (lab/behaviours) compare the fake with real servers call by call; protocol_test.go there lists what they
-// leave out.
+// catches up without pauses, and a client that reads slowly misses no events by a compaction.
+// Snapshots have the right form but not the content of a real database. Connections are never
+// encrypted. Tests in the project's lab (lab/behaviours) compare the fake with real servers call by
+// call; protocol_test.go there lists what they leave out.
 package fakeetcd
