@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 var (
@@ -174,9 +175,9 @@ func hasMetadata(ctx context.Context) bool {
 }
 
 // viewOf returns the view that has all of a range, nil if none has.
-func (c *Cache) viewOf(r keyRange) *view {
+func (c *Cache) viewOf(r semantics.Range) *view {
 	for _, v := range c.views {
-		if v.keys.includes(r) {
+		if v.keys.Includes(r) {
 			return v
 		}
 	}

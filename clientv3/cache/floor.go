@@ -96,7 +96,7 @@ func (c *Cache) readFloor(r *round) {
 	c.stats.floors.Add(1)
 	v := c.floors.inTurn()
 	// A range of one key: package leasing serves single keys from memory, with an earlier revision.
-	resp, err := c.plain.Get(c.ctx, v.keys.key, clientv3.WithRange(v.keys.key+"\x00"), clientv3.WithCountOnly())
+	resp, err := c.plain.Get(c.ctx, v.keys.Key, clientv3.WithRange(v.keys.Key+"\x00"), clientv3.WithCountOnly())
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		v.abandon(err)
 		r.err = errUnavailable // the server says who may read what
@@ -133,10 +133,10 @@ func (f *floors) inTurn() *view {
 // checkPermissions drops the views that may not be read any more, in whole or in part. The comparison holds, so a server
 // executes one read of one key; it checks the permissions of all. A server without transactions denies nothing.
 func (c *Cache) checkPermissions(views []*view) {
-	first := views[0].keys.key
+	first := views[0].keys.Key
 	whole := make([]clientv3.Op, 0, len(views))
 	for _, v := range views {
-		whole = append(whole, clientv3.OpGet(v.keys.key, clientv3.WithRange(v.keys.end), clientv3.WithCountOnly()))
+		whole = append(whole, clientv3.OpGet(v.keys.Key, clientv3.WithRange(v.keys.End), clientv3.WithCountOnly()))
 	}
 	// A range of one key, as in a floor: package leasing decides comparisons of single keys.
 	_, err := c.plain.Txn(c.ctx).If(clientv3.Compare(clientv3.Version(first).WithRange(first+"\x00"), ">", -1)).

@@ -123,8 +123,8 @@ func (v *view) discard(cause error) {
 
 // list reads the prefix at one revision, and returns the header with that revision.
 func (v *view) list(ctx context.Context, each func(*mvccpb.KeyValue) error, opts ...clientv3.OpOption) (header *pb.ResponseHeader, err error) {
-	opts = append(opts, clientv3.WithRange(v.keys.end))
-	for page, err := range clientv3.Pages(ctx, v.c.plain, v.keys.key, opts...) {
+	opts = append(opts, clientv3.WithRange(v.keys.End))
+	for page, err := range clientv3.Pages(ctx, v.c.plain, v.keys.Key, opts...) {
 		if err != nil {
 			return nil, err
 		}

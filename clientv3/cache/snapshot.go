@@ -1,10 +1,8 @@
 package cache
 
 import (
-	"bytes"
 	"cmp"
 	"math"
-	"slices"
 
 	"github.com/google/btree"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/reply"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // item is a key of a tree. Its KeyValue is never changed.
@@ -63,33 +62,8 @@ type version struct {
 // at returns the snapshot as it would answer a read at the revision of another tree.
 func (s *snapshot) at(t *tree) *snapshot { return &snapshot{tree: t, rev: s.rev, header: s.header} }
 
-// keyRange is a range of keys: one key, those in [key, end), or all from key on.
-type keyRange struct {
-	key, end string
-	single   bool
-	endless  bool
-}
-
-func rangeOf(op clientv3.Op) keyRange {
-	r := keyRange{key: string(op.KeyBytes()), end: string(op.RangeBytes())}
-	r.single = r.end == ""
-	r.endless = r.end == "\x00"
-	return r
-}
-
-// includes reports whether the keys of another range are in it.
-func (r keyRange) includes(o keyRange) bool {
-	switch {
-	case o.key < r.key:
-		return false
-	case r.endless:
-		return true
-	case o.single:
-		return o.key < r.end
-	default:
-		return !o.endless && o.end <= r.end
-	}
-}
+// rangeOf returns the range of a get or a watch.
+func rangeOf(op clientv3.Op) semantics.Range { return semantics.Of(op.KeyBytes(), op.RangeBytes()) }
 
 // answerable reports whether a snapshot answers such a get as etcd does. The others are errors,
 // or for etcd to say.
@@ -99,23 +73,19 @@ func answerable(op clientv3.Op) bool {
 
 // answer returns what etcd 3.7 answers at the revision of the snapshot to a get that is answerable. The
 // response shares no memory with the snapshot. whole says that the range is the whole tree.
-func (s *snapshot) answer(op clientv3.Op, r keyRange, whole bool) *clientv3.GetResponse {
+func (s *snapshot) answer(op clientv3.Op, r semantics.Range, whole bool) *clientv3.GetResponse {
 	resp := &clientv3.GetResponse{Header: reply.Header(s.header, s.rev)}
 	if whole && op.IsCountOnly() {
 		resp.Count = int64(s.tree.Len())
 		return resp
 	}
-	read := readLimit(op)
-	kvs, count := s.read(r, read, op.IsCountOnly(), whole)
+	request := reply.Selection(op)
+	kvs, count := s.read(r, semantics.LimitBeforeSort(request), op.IsCountOnly(), whole)
 	resp.Count = count
 	if op.IsCountOnly() {
 		return resp
 	}
-	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { return reply.Filtered(op, kv) })
-	sortKVs(op.SortOption(), kvs)
-	if limit := op.Limit(); limit > 0 && int64(len(kvs)) > limit {
-		kvs, resp.More = kvs[:limit], true
-	}
+	kvs, resp.More = semantics.Select(request, kvs)
 	for i, kv := range kvs {
 		kvs[i] = reply.Key(kv, op)
 	}
@@ -124,9 +94,9 @@ func (s *snapshot) answer(op clientv3.Op, r keyRange, whole bool) *clientv3.GetR
 }
 
 // read returns the first keys of a range, all if limit is 0, and the number of all.
-func (s *snapshot) read(r keyRange, limit int64, countOnly, whole bool) (kvs []*mvccpb.KeyValue, count int64) {
-	if r.single {
-		it, ok := s.tree.Get(item{key: r.key})
+func (s *snapshot) read(r semantics.Range, limit int64, countOnly, whole bool) (kvs []*mvccpb.KeyValue, count int64) {
+	if r.Single() {
+		it, ok := s.tree.Get(item{key: r.Key})
 		if !ok {
 			return nil, 0
 		}
@@ -144,51 +114,13 @@ func (s *snapshot) read(r keyRange, limit int64, countOnly, whole bool) (kvs []*
 		}
 		return true
 	}
-	if r.endless {
-		s.tree.AscendGreaterOrEqual(item{key: r.key}, visit)
+	if r.End == "\x00" {
+		s.tree.AscendGreaterOrEqual(item{key: r.Key}, visit)
 	} else {
-		s.tree.AscendRange(item{key: r.key}, item{key: r.end}, visit)
+		s.tree.AscendRange(item{key: r.Key}, item{key: r.End}, visit)
 	}
 	if whole {
 		count = int64(s.tree.Len())
 	}
 	return kvs, count
-}
-
-// readLimit is how many keys etcd reads before it sorts and filters: one more than the limit, or
-// all, 0, where it has to see them all. With a sort target but no order it
-// sorts only the first keys.
-func readLimit(op clientv3.Op) int64 {
-	bounded := op.MinModRev() != 0 || op.MaxModRev() != 0 || op.MinCreateRev() != 0 || op.MaxCreateRev() != 0
-	sort := op.SortOption()
-	ordered := sort.Order == clientv3.SortNone || sort.Target == clientv3.SortByKey && sort.Order == clientv3.SortAscend
-	if bounded || !ordered || op.Limit() <= 0 || op.Limit() == math.MaxInt64 {
-		return 0
-	}
-	return op.Limit() + 1
-}
-
-// sortKVs sorts what is in the order of its keys.
-func sortKVs(by clientv3.SortOption, kvs []*mvccpb.KeyValue) {
-	descend := by.Order == clientv3.SortDescend
-	if by.Target == clientv3.SortByKey && !descend {
-		return
-	}
-	slices.SortStableFunc(kvs, func(a, b *mvccpb.KeyValue) int {
-		if descend {
-			a, b = b, a
-		}
-		switch by.Target {
-		case clientv3.SortByVersion:
-			return cmp.Compare(a.Version, b.Version)
-		case clientv3.SortByCreateRevision:
-			return cmp.Compare(a.CreateRevision, b.CreateRevision)
-		case clientv3.SortByModRevision:
-			return cmp.Compare(a.ModRevision, b.ModRevision)
-		case clientv3.SortByValue:
-			return bytes.Compare(a.Value, b.Value)
-		default:
-			return bytes.Compare(a.Key, b.Key)
-		}
-	})
 }

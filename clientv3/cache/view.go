@@ -13,13 +13,14 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // view is one prefix of the cache. One goroutine ([view.run]) loads and follows it.
 type view struct {
 	c      *Cache
 	prefix string
-	keys   keyRange
+	keys   semantics.Range
 	loaded chan struct{} // closed when it was loaded for the first time
 	window *window
 

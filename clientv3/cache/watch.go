@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/clientv3/internal/reply"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 const (
@@ -90,7 +91,7 @@ func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 func (c *Cache) viewOfWatch(ctx context.Context, op clientv3.Op) *view {
 	r := rangeOf(op)
 	md, _ := metadata.FromOutgoingContext(ctx)
-	if len(md) > 0 || len(op.KeyBytes()) == 0 || op.Rev() < 0 || !r.single && !r.endless && r.end <= r.key {
+	if len(md) > 0 || len(op.KeyBytes()) == 0 || op.Rev() < 0 || r.Empty() {
 		return nil
 	}
 	return c.viewOf(r)
@@ -133,7 +134,7 @@ type localWatch struct {
 	v    *view
 	end  func() // ends ctx
 	op   clientv3.Op
-	keys keyRange
+	keys semantics.Range
 	ctx  context.Context
 	out  chan clientv3.WatchResponse
 	wake chan struct{} // holds a value when the window has changed
@@ -158,8 +159,8 @@ type localWatch struct {
 
 // indexKey returns where the watch is in a watchIndex.
 func (l *localWatch) indexKey() string {
-	if l.keys.single {
-		return l.keys.key
+	if l.keys.Single() {
+		return l.keys.Key
 	}
 	return ofRanges
 }
@@ -372,13 +373,8 @@ func (l *localWatch) wants(ev *clientv3.Event) bool {
 		return false
 	case ev.Type == clientv3.EventTypePut && l.op.IsFilterPut(), ev.Type == clientv3.EventTypeDelete && l.op.IsFilterDelete():
 		return false
-	case l.keys.single:
-		return string(kv.Key) == l.keys.key
-	case l.keys.endless:
-		return string(kv.Key) >= l.keys.key
-	default:
-		return string(kv.Key) >= l.keys.key && string(kv.Key) < l.keys.end
 	}
+	return l.keys.Contains(string(kv.Key))
 }
 
 // behindContext returns ctx with metadata that gives the watches served by the server a stream of their own, so that they do not delay the cache's

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 	"github.com/quorate/quorate/internal/channel"
 	"github.com/quorate/quorate/retry"
 )
@@ -142,24 +143,12 @@ func (k *KV) Close() error { return k.pool.close(true) }
 // admit refuses an operation that writes keys of lanes.
 func (k *KV) admit(op clientv3.Op) error {
 	for _, w := range optxn.Writes(op) {
-		if overlap(string(w.KeyBytes()), string(w.RangeBytes()), k.cfg.Prefix, k.end) {
+		if semantics.Of(w.KeyBytes(), w.RangeBytes()).Overlaps(semantics.Range{Key: k.cfg.Prefix, End: k.end}) {
 			return status.Errorf(codes.InvalidArgument, // so a group of package batch is divided
 				"idempotent: the write of %q includes keys below %q, which are lanes: use another key or range, or set Config.Prefix", w.KeyBytes(), k.cfg.Prefix)
 		}
 	}
 	return nil
-}
-
-// overlap reports whether two ranges have keys in common. As in etcd, end is "" for one key and "\x00" for no end.
-func overlap(key, end, key2, end2 string) bool {
-	before := func(key, end string) bool { return end == "\x00" || key < end }
-	single := func(key, end string) string {
-		if end == "" {
-			return key + "\x00"
-		}
-		return end
-	}
-	return before(key, single(key2, end2)) && before(key2, single(key, end))
 }
 
 var errClosed = errors.New("idempotent: the KV is closed")

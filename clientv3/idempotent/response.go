@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/reply"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -173,8 +174,9 @@ func (b *rebuilder) get(op clientv3.Op, later []clientv3.Op) (*pb.ResponseOp, er
 
 // changed reports whether any of ops writes keys of op.
 func (b *rebuilder) changed(op clientv3.Op, ops []clientv3.Op) bool {
+	keys := semantics.Of(op.KeyBytes(), op.RangeBytes())
 	return slices.ContainsFunc(optxn.Writes(ops...), func(w clientv3.Op) bool {
-		return overlap(string(op.KeyBytes()), string(op.RangeBytes()), string(w.KeyBytes()), string(w.RangeBytes()))
+		return keys.Overlaps(semantics.Of(w.KeyBytes(), w.RangeBytes()))
 	})
 }
 

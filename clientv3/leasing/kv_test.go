@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -117,26 +118,27 @@ func TestSpans(t *testing.T) {
 	k := &kv{prefix: "m/"}
 	put := func(key string) clientv3.Op { return clientv3.OpPut(key, "") }
 	del := clientv3.OpDelete
-	all := span{begin: "m/", end: "m0", exclusive: true}
+	keys := func(key, end string) semantics.Range { return semantics.Range{Key: key, End: end} }
+	all := span{Range: keys("m/", "m0"), exclusive: true}
 	for name, tt := range map[string]struct {
 		op   clientv3.Op
 		want []span
 	}{
-		"one key":                       {put("k"), []span{{begin: "m/k"}}},
-		"range":                         {del("a", clientv3.WithRange("c")), []span{{begin: "m/a", end: "m/c"}}},
-		"prefix":                        {del("a/", clientv3.WithPrefix()), []span{{begin: "m/a/", end: "m/a0"}}},
-		"from key, behind the prefix":   {del("n", clientv3.WithFromKey()), []span{{begin: "m/n", end: "m0"}}},
+		"one key":                       {put("k"), []span{{Range: keys("m/k", "")}}},
+		"range":                         {del("a", clientv3.WithRange("c")), []span{{Range: keys("m/a", "m/c")}}},
+		"prefix":                        {del("a/", clientv3.WithPrefix()), []span{{Range: keys("m/a/", "m/a0")}}},
+		"from key, behind the prefix":   {del("n", clientv3.WithFromKey()), []span{{Range: keys("m/n", "m0")}}},
 		"from key, before the prefix":   {del("a", clientv3.WithFromKey()), []span{all}},
 		"everything":                    {del("", clientv3.WithPrefix()), []span{all}},
-		"range that ends at the prefix": {del("a", clientv3.WithRange("m/")), []span{{begin: "m/a", end: "m/m/"}}},
+		"range that ends at the prefix": {del("a", clientv3.WithRange("m/")), []span{{Range: keys("m/a", "m/m/")}}},
 		"range that ends in the prefix": {del("a", clientv3.WithRange("m/b")), []span{all}},
 		"range that begins in it":       {del("m/b", clientv3.WithRange("z")), []span{all}},
-		"range that begins at its end":  {del("m0", clientv3.WithRange("z")), []span{{begin: "m/m0", end: "m/z"}}},
+		"range that begins at its end":  {del("m0", clientv3.WithRange("z")), []span{{Range: keys("m/m0", "m/z")}}},
 		"get":                           {clientv3.OpGet("k"), nil},
-		"txn, both branches, each once": {clientv3.OpTxn(nil, []clientv3.Op{put("a"), del("b")}, []clientv3.Op{put("a")}), []span{{begin: "m/a"}, {begin: "m/b"}}},
+		"txn, both branches, each once": {clientv3.OpTxn(nil, []clientv3.Op{put("a"), del("b")}, []clientv3.Op{put("a")}), []span{{Range: keys("m/a", "")}, {Range: keys("m/b", "")}}},
 		"txn in a txn, and what it reads": {
 			clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpTxn(nil, nil, []clientv3.Op{put("a"), clientv3.OpGet("x")})}, nil),
-			[]span{{begin: "m/a"}},
+			[]span{{Range: keys("m/a", "")}},
 		},
 	} {
 		require.Equal(t, tt.want, k.spansOf(tt.op), name)

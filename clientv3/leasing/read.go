@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/reply"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // get serves from the cache if possible, and otherwise from the server; then it
@@ -99,7 +100,7 @@ func answer(header *pb.ResponseHeader, item *mvccpb.KeyValue, op clientv3.Op) *c
 		return resp
 	}
 	resp.Count = 1
-	if op.IsCountOnly() || reply.Filtered(op, item) {
+	if op.IsCountOnly() || semantics.Filtered(reply.Selection(op), item) {
 		return resp
 	}
 	own := reply.Key(item, op)

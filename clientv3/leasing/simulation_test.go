@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // simulation runs clients, with real caches and nothing else, against a model of the server. Messages are delivered in
@@ -250,7 +251,7 @@ func (c *simClient) write(op clientv3.Op, spans []span, attempts int) {
 			listed := make([]*pb.ResponseOp, len(w.spans))
 			for i, s := range w.spans {
 				listed[i] = &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{
-					ResponseRange: &pb.RangeResponse{Kvs: server.in(s.begin, s.end)},
+					ResponseRange: &pb.RangeResponse{Kvs: server.in(s.Key, s.End)},
 				}}
 			}
 			if !lost {
@@ -360,7 +361,7 @@ func (s *simServer) record(kind mvccpb.Event_EventType, item *mvccpb.KeyValue) {
 func (s *simServer) in(begin, end string) []*mvccpb.KeyValue {
 	var found []*mvccpb.KeyValue
 	for _, key := range slices.Sorted(maps.Keys(s.items)) {
-		if (span{begin: begin, end: end}).contains(key) {
+		if (semantics.Range{Key: begin, End: end}).Contains(key) {
 			found = append(found, s.items[key])
 		}
 	}
@@ -372,9 +373,9 @@ func (s *simServer) holds(c clientv3.Cmp) bool {
 	m := c.GetCompare()
 	found := s.in(string(m.Key), string(m.RangeEnd))
 	if len(found) == 0 {
-		return holds(m, nil)
+		return semantics.Holds(m, nil)
 	}
-	return !slices.ContainsFunc(found, func(item *mvccpb.KeyValue) bool { return !holds(m, item) })
+	return !slices.ContainsFunc(found, func(item *mvccpb.KeyValue) bool { return !semantics.Holds(m, item) })
 }
 
 func (s *simServer) apply(op clientv3.Op) {
@@ -398,7 +399,7 @@ func (s *simServer) apply(op clientv3.Op) {
 // expire ends a lease and deletes its keys.
 func (s *simServer) expire(lease clientv3.LeaseID) {
 	s.rev++
-	for _, item := range s.in("\x00", toTheEnd) {
+	for _, item := range s.in("\x00", "\x00") {
 		if clientv3.LeaseID(item.Lease) == lease {
 			s.remove(string(item.Key))
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/reply"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 func (k *kv) txn(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
@@ -75,7 +76,7 @@ func (c *cache) decideLocked(cmps []clientv3.Cmp) (succeeded, known bool) {
 		switch {
 		case len(m.RangeEnd) > 0 || e == nil:
 			known = false
-		case !holds(m, e.item):
+		case !semantics.Holds(m, e.item):
 			return false, true
 		}
 	}

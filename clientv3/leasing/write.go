@@ -119,7 +119,7 @@ func (c *cache) beginWrite(spans []span) *write {
 	for i := range w.spans {
 		s := &w.spans[i]
 		in := c.entriesInLocked(*s)
-		if s.end == "" {
+		if s.Single() {
 			s.floor = 0
 			for _, e := range in {
 				s.floor = e.rev
@@ -137,15 +137,15 @@ func (c *cache) beginWrite(spans []span) *write {
 }
 
 func (c *cache) entriesInLocked(s span) []*entry {
-	if s.end == "" {
-		if e := c.entries[s.begin[len(c.prefix):]]; e != nil {
+	if s.Single() {
+		if e := c.entries[s.Key[len(c.prefix):]]; e != nil {
 			return []*entry{e}
 		}
 		return nil
 	}
 	var in []*entry
 	for key, e := range c.entries {
-		if s.contains(c.prefix + key) {
+		if s.Contains(c.prefix + key) {
 			in = append(in, e)
 		}
 	}
@@ -155,7 +155,7 @@ func (c *cache) entriesInLocked(s span) []*entry {
 // conflictsWith reports whether the write's guards, which held, prove that the
 // leasing key no longer exists: another client deleted it.
 func (w *write) conflictsWith(l leasingKey) bool {
-	return slices.ContainsFunc(w.spans, func(s span) bool { return s.contains(l.name) && l.rev > s.floor })
+	return slices.ContainsFunc(w.spans, func(s span) bool { return s.Contains(l.name) && l.rev > s.floor })
 }
 
 // commit ends an executed write. items are the keys of its first entries afterwards;

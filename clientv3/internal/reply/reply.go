@@ -15,11 +15,13 @@ func Header(h *pb.ResponseHeader, rev int64) *pb.ResponseHeader {
 	return &pb.ResponseHeader{ClusterId: h.GetClusterId(), MemberId: h.GetMemberId(), Revision: rev, RaftTerm: h.GetRaftTerm()}
 }
 
-// Filtered reports whether a get leaves a key out because of its revisions.
-func Filtered(op clientv3.Op, kv *mvccpb.KeyValue) bool {
-	outside := func(rev, low, high int64) bool { return low != 0 && rev < low || high != 0 && rev > high }
-	return outside(kv.ModRevision, op.MinModRev(), op.MaxModRev()) ||
-		outside(kv.CreateRevision, op.MinCreateRev(), op.MaxCreateRev())
+// Selection returns the parts of a get that say which keys of its range it selects, and in which order.
+func Selection(op clientv3.Op) *pb.RangeRequest {
+	sort := op.SortOption()
+	return &pb.RangeRequest{
+		Limit: op.Limit(), SortOrder: pb.RangeRequest_SortOrder(sort.Order), SortTarget: pb.RangeRequest_SortTarget(sort.Target),
+		MinModRevision: op.MinModRev(), MaxModRevision: op.MaxModRev(), MinCreateRevision: op.MinCreateRev(), MaxCreateRevision: op.MaxCreateRev(),
+	}
 }
 
 // Key returns a copy of a key for the caller of a get. A get of keys only is served from etcd's index, which knows no

@@ -7,7 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // The texts of etcd's refusals, verbatim: clients see only the text.
@@ -49,7 +49,7 @@ func (ws *watchStream) refuse(r *pb.WatchCreateRequest) error {
 	if err := ws.call.permit(authpb.Permission_READ, r.Key, r.RangeEnd); err != nil {
 		return err
 	}
-	if keyrange.Of(r.Key, r.RangeEnd).Empty() {
+	if semantics.Of(r.Key, r.RangeEnd).Empty() {
 		return errEmptyRange
 	}
 	if r.WatchId != 0 && ws.watchers[r.WatchId] != nil {

@@ -7,13 +7,13 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
 type watcher struct {
 	id       int64
-	keys     keyrange.Range
+	keys     semantics.Range
 	prevKV   bool
 	fragment bool
 	notify   bool
@@ -33,7 +33,7 @@ type watcher struct {
 // newWatcher returns the watcher for r, with the store at rev.
 func newWatcher(r *pb.WatchCreateRequest, id, rev int64) *watcher {
 	w := &watcher{
-		id: id, keys: keyrange.Of(r.Key, r.RangeEnd),
+		id: id, keys: semantics.Of(r.Key, r.RangeEnd),
 		prevKV: r.PrevKv, fragment: r.Fragment, notify: r.ProgressNotify,
 		drop:  make(map[mvccpb.Event_EventType]bool),
 		start: r.StartRevision, next: r.StartRevision,

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // Identify returns the name of the user whose token md carries, "" if there is
@@ -60,15 +60,15 @@ func (s *Store) Permit(name string, want authpb.Permission_Type, key, rangeEnd [
 	if u.roles[root] {
 		return nil
 	}
-	var granted []keyrange.Range
+	var granted []semantics.Range
 	for role := range u.roles {
 		for _, p := range s.roles[role] {
 			if p.PermType == want || p.PermType == authpb.Permission_READWRITE {
-				granted = append(granted, keyrange.Of(p.Key, p.RangeEnd))
+				granted = append(granted, semantics.Of(p.Key, p.RangeEnd))
 			}
 		}
 	}
-	if !keyrange.Of(key, rangeEnd).CoveredBy(granted) {
+	if !semantics.Of(key, rangeEnd).CoveredBy(granted) {
 		return rpctypes.ErrGRPCPermissionDenied
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // RoleAdd answers an AuthRoleAddRequest.
@@ -31,7 +31,7 @@ func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.A
 	if r.Perm == nil {
 		return nil, rpctypes.ErrGRPCPermissionNotGiven
 	}
-	if len(r.Perm.Key) == 0 || keyrange.Of(r.Perm.Key, r.Perm.RangeEnd).Empty() {
+	if len(r.Perm.Key) == 0 || semantics.Of(r.Perm.Key, r.Perm.RangeEnd).Empty() {
 		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
 	}
 	perms, ok := s.roles[r.Name]

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // maxTxnOps is etcd's default of --max-txn-ops: how many comparisons, and how
@@ -115,11 +115,11 @@ func checkOp(op *pb.RequestOp, limit int) error {
 // writes is what one branch of a transaction puts and deletes.
 type writes struct {
 	puts map[string]bool
-	dels []keyrange.Range
+	dels []semantics.Range
 }
 
 func (w *writes) clashes(key string) bool {
-	return w.puts[key] || slices.ContainsFunc(w.dels, func(d keyrange.Range) bool { return d.Contains(key) })
+	return w.puts[key] || slices.ContainsFunc(w.dels, func(d semantics.Range) bool { return d.Contains(key) })
 }
 
 // checkOverlaps refuses a branch that puts a key twice, or puts and deletes it.
@@ -130,7 +130,7 @@ func checkOverlaps(ops []*pb.RequestOp) (*writes, error) {
 	for _, op := range ops {
 		// etcd overlooks deletions of every key from one on.
 		if d := op.GetRequestDeleteRange(); d != nil && !bytes.Equal(d.RangeEnd, []byte{0}) {
-			all.dels = append(all.dels, keyrange.Of(d.Key, d.RangeEnd))
+			all.dels = append(all.dels, semantics.Of(d.Key, d.RangeEnd))
 		}
 	}
 	for _, op := range ops {

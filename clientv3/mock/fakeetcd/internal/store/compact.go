@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // Compact answers a CompactionRequest.
@@ -48,7 +48,7 @@ func compactHistory(history []change, rev int64) []change {
 // Encode returns all keys at the current revision as a marshalled
 // RangeResponse: what the fake has in place of a database file.
 func (s *Store) Encode() []byte {
-	all := &pb.RangeResponse{Kvs: s.rangeAt(keyrange.Of([]byte{0}, []byte{0}), s.rev)}
+	all := &pb.RangeResponse{Kvs: s.rangeAt(semantics.Of([]byte{0}, []byte{0}), s.rev)}
 	// Only a string that is not UTF-8 fails to marshal, and there is none.
 	data, _ := proto.Marshal(all)
 	return data

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // at returns the value that key had at a revision, nil if it did not exist.
@@ -25,7 +25,7 @@ func (s *Store) at(key string, rev int64) *mvccpb.KeyValue {
 func compareRevision(c change, rev int64) int { return cmp.Compare(c.kv.ModRevision, rev) }
 
 // rangeAt returns what the keys of r held at a revision, in order.
-func (s *Store) rangeAt(r keyrange.Range, rev int64) []*mvccpb.KeyValue {
+func (s *Store) rangeAt(r semantics.Range, rev int64) []*mvccpb.KeyValue {
 	var kvs []*mvccpb.KeyValue
 	for key := range s.keys {
 		if !r.Contains(key) {
@@ -50,7 +50,7 @@ func cloneAll(kvs []*mvccpb.KeyValue) []*mvccpb.KeyValue {
 
 // Query selects changes for Events.
 type Query struct {
-	Keys keyrange.Range
+	Keys semantics.Range
 	// From is the first revision that is wanted.
 	From int64
 	// PrevKV adds the value before each change, unless that is compacted.

@@ -8,7 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // What a client sees is tested in lab/behaviours, which makes the same calls of this store and of etcd: those of each kind in
@@ -71,7 +71,7 @@ func TestEventsLimit(t *testing.T) {
 		{from: 0, limit: 3, count: 4},
 		{from: 6, limit: 1, count: 0},
 	} {
-		found := s.Events(Query{Keys: keyrange.Of([]byte("a"), []byte("b")), From: tt.from, Limit: tt.limit})
+		found := s.Events(Query{Keys: semantics.Of([]byte("a"), []byte("b")), From: tt.from, Limit: tt.limit})
 		assert.Len(t, found.Events, tt.count, "%+v", tt)
 		assert.Equal(t, tt.more, found.More, "%+v", tt)
 	}

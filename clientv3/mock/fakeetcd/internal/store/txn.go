@@ -1,14 +1,12 @@
 package store
 
 import (
-	"bytes"
-	"cmp"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // plan is a transaction whose comparisons, nested ones included, were decided
@@ -87,37 +85,9 @@ func (b *batch) run(p *plan) *pb.TxnResponse {
 // fails reports whether a comparison is false for a key of its range.
 // Without any key it is tried on a key of zeros, and is false for a value.
 func (s *Store) fails(c *pb.Compare) bool {
-	kvs := s.rangeAt(keyrange.Of(c.Key, c.RangeEnd), s.rev)
+	kvs := s.rangeAt(semantics.Of(c.Key, c.RangeEnd), s.rev)
 	if len(kvs) == 0 {
-		return c.Target == pb.Compare_VALUE || !compareKV(c, &mvccpb.KeyValue{})
+		return !semantics.Holds(c, nil)
 	}
-	return slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !compareKV(c, kv) })
-}
-
-func compareKV(c *pb.Compare, kv *mvccpb.KeyValue) bool {
-	var order int
-	switch c.Target {
-	case pb.Compare_VALUE:
-		order = bytes.Compare(kv.Value, c.GetValue())
-	case pb.Compare_CREATE:
-		order = cmp.Compare(kv.CreateRevision, c.GetCreateRevision())
-	case pb.Compare_MOD:
-		order = cmp.Compare(kv.ModRevision, c.GetModRevision())
-	case pb.Compare_VERSION:
-		order = cmp.Compare(kv.Version, c.GetVersion())
-	case pb.Compare_LEASE:
-		order = cmp.Compare(kv.Lease, c.GetLease())
-	}
-	switch c.Result {
-	case pb.Compare_EQUAL:
-		return order == 0
-	case pb.Compare_NOT_EQUAL:
-		return order != 0
-	case pb.Compare_GREATER:
-		return order > 0
-	case pb.Compare_LESS:
-		return order < 0
-	default:
-		return true
-	}
+	return slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !semantics.Holds(c, kv) })
 }

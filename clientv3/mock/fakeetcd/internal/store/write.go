@@ -6,7 +6,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/keyrange"
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // batch is the writes that share one revision. The store is locked meanwhile.
@@ -96,7 +96,7 @@ func (s *Store) DeleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, 
 }
 
 func (b *batch) deleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
-	kvs := b.s.rangeAt(keyrange.Of(r.Key, r.RangeEnd), b.rev())
+	kvs := b.s.rangeAt(semantics.Of(r.Key, r.RangeEnd), b.rev())
 	for _, kv := range kvs {
 		b.delete(kv)
 	}

@@ -1,4 +1,4 @@
-package keyrange
+package semantics
 
 import (
 	"testing"
@@ -49,5 +49,31 @@ func TestCoveredBy(t *testing.T) {
 	}
 	for _, tt := range tests {
 		assert.Equal(t, tt.want, tt.r.CoveredBy(tt.by), tt.name)
+	}
+}
+
+func TestOverlapsAndIncludes(t *testing.T) {
+	tests := []struct {
+		r, o               Range
+		overlaps, includes bool
+	}{
+		{of("b", ""), of("b", ""), true, true},
+		{of("b", ""), of("c", ""), false, false},
+		{of("b", ""), of("b", "c"), true, false},
+		{of("b", "d"), of("c", ""), true, true},
+		{of("b", "d"), of("d", ""), false, false},
+		{of("b", "d"), of("b", "d"), true, true},
+		{of("b", "d"), of("c", "e"), true, false},
+		{of("b", "d"), of("a", "c"), true, false},
+		{of("b", "d"), of("c", "\x00"), true, false},
+		{of("b", "d"), of("d", "\x00"), false, false},
+		{of("b", "\x00"), of("c", "\x00"), true, true},
+		{of("b", "\x00"), of("c", "d"), true, true},
+		{of("b", "\x00"), of("a", "d"), true, false},
+	}
+	for _, tt := range tests {
+		assert.Equal(t, tt.overlaps, tt.r.Overlaps(tt.o), "%q", tt)
+		assert.Equal(t, tt.overlaps, tt.o.Overlaps(tt.r), "%q", tt)
+		assert.Equal(t, tt.includes, tt.r.Includes(tt.o), "%q", tt)
 	}
 }
