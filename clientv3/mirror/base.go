@@ -7,23 +7,11 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
-const (
-	// pagesAhead bounds what is held for a reader who is slower than the cluster, such
-	// as one that writes every key somewhere else.
-	pagesAhead = 64
+// pagesAhead bounds what is held for a reader who is slower than the cluster, such
+// as one that writes every key somewhere else.
+const pagesAhead = 64
 
-	// For every page the server counts all keys that are left, so that pages must not
-	// be small, and holds the page in memory, so that they must not be large either.
-	firstPageKeys = 100
-	maxPageKeys   = 1000
-	pageBytes     = 1 << 20
-)
-
-var (
-	// errNoProgress ends a read that would never end, or would look complete.
-	errNoProgress = errors.New("mirror: the server says that more keys follow, and returned none")
-	errNoRevision = errors.New("mirror: the server does not say at which revision it reads")
-)
+var errNoRevision = errors.New("mirror: the server does not say at which revision it reads")
 
 func (s *syncer) SyncBase(ctx context.Context) (<-chan *clientv3.GetResponse, chan error) {
 	pages := make(chan *clientv3.GetResponse, pagesAhead)
@@ -39,8 +27,7 @@ func (s *syncer) SyncBase(ctx context.Context) (<-chan *clientv3.GetResponse, ch
 		end(err)
 		return pages, errs
 	}
-	b := base{client: s.client, rev: s.rev.Load(), start: s.start(), end: clientv3.GetPrefixRangeEnd(s.prefix), limit: firstPageKeys}
-	go func() { end(b.deliver(ctx, pages)) }()
+	go func() { end(s.deliver(ctx, pages)) }()
 	return pages, errs
 }
 
@@ -77,50 +64,17 @@ func (s *syncer) choose(ctx context.Context) error {
 	return nil
 }
 
-type base struct {
-	client *clientv3.Client
-	rev    int64
-	start  string // the first key of the next page
-	end    string
-	limit  int // of the next page
-}
-
-func (b *base) deliver(ctx context.Context, pages chan<- *clientv3.GetResponse) error {
-	for {
-		page, err := b.client.Get(ctx, b.start, clientv3.WithRange(b.end), clientv3.WithRev(b.rev),
-			clientv3.WithLimit(int64(b.limit)), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+func (s *syncer) deliver(ctx context.Context, pages chan<- *clientv3.GetResponse) error {
+	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.prefix))
+	for page, err := range clientv3.Pages(ctx, s.client, s.start(), end, clientv3.WithRev(s.rev.Load())) {
 		if err != nil {
 			return err
-		}
-		// Once it is delivered, the page is the reader's to change.
-		more := page.More
-		if more {
-			if err := b.advance(page); err != nil {
-				return err
-			}
 		}
 		select {
 		case pages <- page:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if !more {
-			return nil
-		}
 	}
-}
-
-// advance moves behind a page that is not the last one.
-func (b *base) advance(page *clientv3.GetResponse) error {
-	if len(page.Kvs) == 0 {
-		return errNoProgress
-	}
-	b.start = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
-	size := 1
-	for _, kv := range page.Kvs {
-		size += len(kv.Key) + len(kv.Value)
-	}
-	fitting := b.limit * pageBytes / size
-	b.limit = max(min(fitting, 2*b.limit, maxPageKeys), 1)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -81,6 +84,7 @@ func TestSyncBaseIsOneState(t *testing.T) {
 		_, err = cluster.Put(fmt.Sprintf("k%04d.new", 100*call.Number), "v")
 		assert.NoError(t, err)
 	})
+	c.KV = &paged{KV: c.KV, left: math.MaxInt}
 	s := mirror.NewSyncer(c, "", 0)
 	var sizes []int
 	pages, errs := s.SyncBase(t.Context())
@@ -89,10 +93,10 @@ func TestSyncBaseIsOneState(t *testing.T) {
 		for _, kv := range page.Kvs {
 			assert.LessOrEqual(t, kv.ModRevision, base)
 		}
-		assert.Equal(t, len(sizes) < 5, page.More)
+		assert.Equal(t, len(sizes) < 4, page.More)
 	}
 	require.NoError(t, <-errs)
-	require.Equal(t, []int{100, 200, 400, 800, 500}, sizes)
+	require.Equal(t, []int{256, 512, 1000, 232}, sizes)
 	for _, call := range cluster.Calls("Range")[1:] {
 		require.Equal(t, base, call.Request().(*pb.RangeRequest).Revision)
 	}
@@ -117,19 +121,16 @@ func TestSyncBaseBehindALeasingProxy(t *testing.T) {
 	require.Len(t, kvs, 10)
 }
 
-// TestPagesOfLargeValues checks that pages are near 1 MiB.
+// TestPagesOfLargeValues reads with a client that does not accept what the first page asks for.
 func TestPagesOfLargeValues(t *testing.T) {
-	cluster, c := clienttest.StartClient(t, 1)
+	cluster := clienttest.Start(t, 1)
+	c := clienttest.Connect(t, cluster, clientv3.Config{MaxCallRecvMsgSize: 2 << 20})
 	for i := range 135 {
 		clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), strings.Repeat("v", 100_000))
 	}
-	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
-	var sizes []int
-	for page := range pages {
-		sizes = append(sizes, len(page.Kvs))
-	}
-	require.NoError(t, <-errs)
-	require.Equal(t, []int{100, 10, 10, 10, 5}, sizes)
+	keys, err := collect(mirror.NewSyncer(c, "", 0).SyncBase(t.Context()))
+	require.NoError(t, err)
+	require.Len(t, keys, 135)
 }
 
 // TestPagesAreTheReaders changes every page that it gets.
@@ -149,18 +150,27 @@ func TestPagesAreTheReaders(t *testing.T) {
 	require.Equal(t, 2000, n)
 }
 
-// failing is a KV that a program has put in place of the client's, and fails after some reads.
-type failing struct {
+// paged is a KV without streams that a program has put in place of the client's. It fails after some reads.
+type paged struct {
 	clientv3.KV
 	left int
 	err  error
 }
 
-func (f *failing) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if f.left--; f.left < 0 {
-		return nil, f.err
+func (p *paged) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := p.Do(ctx, clientv3.OpGet(key, opts...))
+	return resp.Get(), err
+}
+
+func (p *paged) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	if p.left--; p.left < 0 {
+		return clientv3.OpResponse{}, p.err
 	}
-	return f.KV.Get(ctx, key, opts...)
+	return p.KV.Do(ctx, op)
+}
+
+func (*paged) GetStream(context.Context, string, ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	return nil, status.Error(codes.Unimplemented, "")
 }
 
 func TestSyncBaseErrors(t *testing.T) {
@@ -171,13 +181,13 @@ func TestSyncBaseErrors(t *testing.T) {
 	}{
 		"no revision":  {0, rpctypes.ErrPermissionDenied, 0},
 		"first page":   {1, rpctypes.ErrCompacted, 0},
-		"second page":  {2, rpctypes.ErrCompacted, 100},
-		"another page": {3, errors.New("without a status"), 300},
+		"second page":  {2, rpctypes.ErrCompacted, 256},
+		"another page": {3, errors.New("without a status"), 768},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, c := clienttest.StartClient(t, 1)
 			putKeys(t, cluster, "k", 2000)
-			c.KV = &failing{c.KV, tt.reads, tt.err}
+			c.KV = &paged{c.KV, tt.reads, tt.err}
 			pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
 			keys, err := collect(pages, errs)
 			require.Equal(t, tt.err, err)
@@ -212,6 +222,7 @@ func TestAbandonedSyncBase(t *testing.T) {
 			r.Kvs, r.More = r.Kvs[:1], true
 		}
 	})
+	c.KV = &paged{KV: c.KV, left: math.MaxInt}
 	_, err := c.Get(t.Context(), "k") // connected
 	require.NoError(t, err)
 	leaks := goleak.IgnoreCurrent()
@@ -229,6 +240,7 @@ func TestAbandonedSyncBase(t *testing.T) {
 func TestSyncBaseEndsWithTheContext(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, "k", 2000)
+	c.KV = &paged{KV: c.KV, left: math.MaxInt}
 	for name, at := range map[string]int{"no revision": 1, "first page": 2, "second page": 3} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -1,6 +1,8 @@
 package endpoints_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,6 +81,16 @@ func TestList(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, all)
 	require.Empty(t, all)
+}
+
+// A client that does not accept all endpoints in one message lists them nevertheless.
+func TestListOfManyEndpoints(t *testing.T) {
+	cluster := clienttest.Start(t, 1)
+	client := clienttest.Connect(t, cluster, clientv3.Config{MaxCallRecvMsgSize: 64 << 10})
+	for i := range 50 {
+		clienttest.Put(t, cluster, fmt.Sprintf("svc/%d", i), clienttest.Must(endpoints.Encode(endpoints.Endpoint{Metadata: strings.Repeat("m", 10<<10)})))
+	}
+	require.Len(t, clienttest.Must(newManager(t, client, "svc").List(clienttest.Within(t))), 50)
 }
 
 // A list needs no quorum, and a write returns the server's error.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/quorate/quorate/clientv3"
 )
 
@@ -69,16 +71,16 @@ func NewFollower(client *clientv3.Client, target string, tolerance time.Duration
 // seen before, List repeats it as a linearizable read. That result always counts, as the
 // cluster may have been restored from a backup.
 func (f *Follower) List(ctx context.Context) ([]Change, error) {
-	resp, err := f.client.Get(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithSerializable())
-	if err == nil && resp.Header.Revision < f.rev {
-		resp, err = f.client.Get(ctx, f.prefix, clientv3.WithPrefix())
+	kvs, rev, err := f.read(ctx, clientv3.WithPrefix(), clientv3.WithSerializable())
+	if err == nil && rev < f.rev {
+		kvs, rev, err = f.read(ctx, clientv3.WithPrefix())
 	}
 	if err != nil {
 		return nil, err
 	}
 	var changes []Change
 	gone := maps.Clone(f.known)
-	for _, kv := range resp.Kvs {
+	for _, kv := range kvs {
 		key, value := string(kv.Key), string(kv.Value)
 		delete(gone, key)
 		if before, ok := f.known[key]; ok && before == value {
@@ -93,8 +95,19 @@ func (f *Follower) List(ctx context.Context) ([]Change, error) {
 		delete(f.known, key)
 		changes = append(changes, Change{Key: key, Deleted: true})
 	}
-	f.rev, f.listed = resp.Header.Revision, true
+	f.rev, f.listed = rev, true
 	return changes, nil
+}
+
+// read reads the keys in pages, and returns their revision.
+func (f *Follower) read(ctx context.Context, opts ...clientv3.OpOption) (kvs []*mvccpb.KeyValue, rev int64, err error) {
+	for page, err := range clientv3.Pages(ctx, f.client, f.prefix, opts...) {
+		if err != nil {
+			return nil, 0, err
+		}
+		kvs, rev = append(kvs, page.Kvs...), page.Header.GetRevision()
+	}
+	return kvs, rev, nil
 }
 
 func (f *Follower) apply(events []*clientv3.Event) []Change {
