@@ -70,7 +70,7 @@ func DiscoverEtcd(ctx context.Context, domain string, cfg EtcdConfig) ([]string,
 				return nil, ctx.Err()
 			}
 			q := question{server: c.server, name: "_" + service + "._tcp." + domain, srv: true}
-			err = &lookupError{explain(q, c.Timeout, err), err}
+			err = &lookupError{explain(q, err), err}
 			if !isNotFound(err) {
 				return nil, err
 			}

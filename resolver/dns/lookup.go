@@ -92,7 +92,7 @@ func (l *lookup) services(ctx context.Context, q question, before known) (answer
 	case len(a.backends) == 0:
 		return a, err
 	case err != nil && !isNotFound(err):
-		a.incomplete = "dns: " + explain(q, l.Timeout, err)
+		a.incomplete = "dns: " + explain(q, err)
 	}
 	if !l.Backups {
 		a.backends = highestPriority(a.backends)
@@ -157,15 +157,18 @@ func (l *lookup) verify(err error, before string) error {
 
 // explain returns a line that says why a lookup failed. It omits what changes with each attempt,
 // such as the source port of a query, because an unchanged text is not reported again.
-func explain(q question, timeout time.Duration, err error) string {
+func explain(q question, err error) string {
 	reason, server, name := err.Error(), q.server, ""
 	if d, ok := errors.AsType[*net.DNSError](err); ok {
 		reason, name = d.Err, d.Name
 		if server == "" {
 			server = d.Server
 		}
-		if d.IsTimeout {
-			reason = fmt.Sprintf("no answer within %v", timeout)
+		switch _, to, sent := strings.Cut(d.Err, "->"); {
+		case d.IsTimeout:
+			reason = "no answer in time"
+		case sent: // "read udp SOURCE->SERVER: read: connection refused"
+			reason = strings.TrimSpace(to[strings.Index(to, ": ")+1:])
 		}
 	}
 	if server != "" {

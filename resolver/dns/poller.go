@@ -135,9 +135,9 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 			wait = schedule.first(wait)
 		}
 	case isNotFound(err):
-		r.empty(now, explain(p.q, p.client.Timeout, err), found.ttl)
+		r.empty(now, explain(p.q, err), found.ttl)
 	default:
-		r.failure(now, explain(p.q, p.client.Timeout, err))
+		r.failure(now, explain(p.q, err))
 		wait = schedule.afterFailure(r.failed)
 	}
 	if !r.confirm.IsZero() {

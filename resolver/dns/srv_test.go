@@ -124,7 +124,7 @@ func TestManyTargets(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		require.Len(t, slow.endpoints(), 40)
 		_, errs := slow.updates()
-		require.Regexp(t, `^dns: looking up the SRV records of "_grpc._tcp.svc": "...svc.": no answer within 5s$`, strings.Join(errs, "\n"))
+		require.Regexp(t, `^dns: looking up the SRV records of "_grpc._tcp.svc": "...svc.": no answer in time$`, strings.Join(errs, "\n"))
 		time.Sleep(7 * time.Second)
 		require.Len(t, slow.endpoints(), 80)
 		for _, r := range records {
