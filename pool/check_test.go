@@ -69,9 +69,7 @@ func TestCheck(t *testing.T) {
 		assert.Equal(t, r.Value(), again.Value())
 		again.Release()
 		time.Sleep(time.Minute)
-		other := acquire(t, p)
-		assert.NotSame(t, r.Value(), other.Value())
-		other.Release()
+		assert.NotSame(t, r.Value(), acquire(t, p).Value())
 	})
 	grpctest.Bubble(t, "panic", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) {
@@ -103,9 +101,7 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 	}
 	traced := func(t *testing.T) context.Context { return context.WithValue(t.Context(), key{}, "trace") }
 	brief := func(t *testing.T, d time.Duration) context.Context {
-		ctx, cancel := context.WithTimeout(traced(t), d)
-		t.Cleanup(cancel)
-		return ctx
+		return context.WithValue(grpctest.Within(t, d), key{}, "trace")
 	}
 	grpctest.Bubble(t, "no resource is destroyed", func(t *testing.T) {
 		p, f := pinged(t, func(*config) {})
@@ -121,9 +117,8 @@ func TestCheckOutlivesItsCaller(t *testing.T) {
 		time.Sleep(takes)
 		synctest.Wait()
 		assert.Empty(t, f.gone())
-		stats := p.Stats()
-		assert.Zero(t, stats.Borrowed)
-		assert.Positive(t, stats.Canceled)
+		assert.Zero(t, p.Stats().Borrowed)
+		assert.Positive(t, p.Stats().Canceled)
 	})
 	grpctest.Bubble(t, "the waiter gets it without another check", func(t *testing.T) {
 		p, _ := pinged(t, func(c *config) { c.MaxSize = 1 })
@@ -240,6 +235,19 @@ func TestCheckInterval(t *testing.T) {
 		assert.GreaterOrEqual(t, len(checks), 50)
 		assert.LessOrEqual(t, len(checks), 150)
 		assert.GreaterOrEqual(t, checks[0].Sub(began), interval/2)
+	})
+	grpctest.Bubble(t, "each in turn, if they take longer than the interval", func(t *testing.T) {
+		p, f := newPool(t, func(c *config) {
+			c.CheckInterval, c.CheckAfter = takes, interval
+			c.Check = func(ctx context.Context, x *thing) error { _ = pause.For(ctx, 2*takes); return check(ctx, x) }
+		})
+		a, b, last := acquire(t, p), acquire(t, p), acquire(t, p)
+		last.Value().broken = true
+		release(a, b)
+		time.Sleep(1)
+		last.Release()
+		time.Sleep(interval)
+		assert.Equal(t, []int{last.Value().id}, f.gone())
 	})
 	grpctest.Bubble(t, "a resource that is being checked counts", func(t *testing.T) {
 		p, f := newPool(t, func(c *config) {

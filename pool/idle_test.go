@@ -47,9 +47,8 @@ func TestTryAcquire(t *testing.T) {
 	grpctest.Bubble(t, "it checks, and takes the next", func(t *testing.T) {
 		p, f := checkedPool(t, nil)
 		a, b := acquire(t, p), acquire(t, p)
-		a.Release()
 		b.Value().broken = true
-		b.Release()
+		release(a, b)
 		r, err := p.TryAcquire(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, a.Value(), r.Value())

@@ -126,8 +126,8 @@ func (p *Pool[T]) maintain() {
 	p.checkIdle()
 }
 
-// checkIdle checks the idle resources that are due, one after the other, unless another goroutine
-// does.
+// checkIdle checks the idle resources that are due, one after the other, the longest due first, unless
+// another goroutine does.
 func (p *Pool[T]) checkIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,13 +141,12 @@ func (p *Pool[T]) checkIdle() {
 			p.scheduleItemLocked(it)
 		}
 	}()
-	for now := time.Now(); ; now = time.Now() {
-		due := slices.IndexFunc(p.idle, func(it *item[T]) bool { return !now.Before(it.check) })
-		if due < 0 {
+	for len(p.idle) > 0 {
+		it := slices.MinFunc(p.idle, func(a, b *item[T]) int { return a.check.Compare(b.check) })
+		if time.Now().Before(it.check) {
 			return
 		}
-		it := p.idle[due]
-		p.idle = slices.Delete(p.idle, due, due+1)
+		p.idle = slices.DeleteFunc(p.idle, func(other *item[T]) bool { return other == it })
 		p.lendLocked(it)
 		p.checkNowLocked(it)
 	}

@@ -105,9 +105,8 @@ func TestOverflow(t *testing.T) {
 		release(all[1], all[2])
 		assert.Equal(t, []int{2, 3}, f.gone())
 		release(all[3], got.r)
-		stats := p.Stats()
-		assert.Equal(t, 2, stats.Idle)
-		assert.EqualValues(t, 2, stats.Destroyed.Overflowed)
+		assert.Equal(t, 2, p.Stats().Idle)
+		assert.EqualValues(t, 2, p.Stats().Destroyed.Overflowed)
 	})
 	grpctest.Bubble(t, "then it fails", func(t *testing.T) {
 		p, _ := newPool(t, func(c *config) { c.MaxSize, c.MaxOverflow, c.WhenFull = 1, 1, pool.Fail })
@@ -362,6 +361,7 @@ func TestConfigErrors(t *testing.T) {
 		{config{Create: make1, CheckTimeout: -1}, "Config.CheckTimeout is negative"},
 		{config{Create: make1, CheckInterval: -1}, "Config.CheckInterval is negative"},
 		{config{Create: make1, CheckInterval: 1}, "Config.CheckInterval is set, and Check is missing; it must check a resource"},
+		{config{Create: make1, CheckInterval: 30, Check: check}, "Config.CheckInterval is 30ns; it must be at least 1ms, or 0 for no background checks"},
 		{config{Create: make1, MaxOverflow: -1}, "Config.MaxOverflow is negative"},
 		{config{Create: make1, CreateTimeout: -1}, "Config.CreateTimeout is negative"},
 		{config{Create: make1, MinSize: 3, MaxSize: 2}, "Config.MinSize is 3, more than MaxSize, 2; raise MaxSize or leave it out"},
