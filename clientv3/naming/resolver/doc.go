@@ -60,8 +60,8 @@
 // While etcd is unreachable the channel keeps the last list. After a second the outage is
 // reported, with a line in gRPC's log at its begin and at its end. It is derived from the
 // health of the client's endpoints and costs no request. Refused connections or a missing
-// leader are detected soon; silent members after about 15 s, because quiet connections are
-// probed every 10 s.
+// leader are detected soon. If all members are silent, their connections and the attempts to
+// replace them must time out first: that takes 50 s with one member, and up to 90 s with three.
 //
 // After an outage the list is up to date about a second after the client has reconnected. Its
 // attempts to connect are at most 15 s apart.
