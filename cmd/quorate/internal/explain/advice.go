@@ -62,6 +62,7 @@ var byText = []struct{ text, do string }{
 	{"first record does not look like a TLS handshake", "The server speaks plaintext: write http:// before the endpoint."},
 	{"error reading server preface", "The server closed the connection: it speaks TLS and the endpoint says plaintext, or it is no gRPC server. quorate doctor tells."},
 	{"connection refused", "Nothing listens there: is etcd running, and is the endpoint right? quorate doctor."},
+	{"no children to pick from", "The resolver has no endpoint for the target; gRPC's log has the reason (GRPC_GO_LOG_SEVERITY_LEVEL=warning). quorate resolve TARGET."},
 	{"no such host", "The name does not resolve: correct the endpoint, or DNS."},
 	{noSpaceLeft, "Free space on the disk of the member's data directory (df -h), then start the member again; on a disk of its own it cannot be filled by others."},
 	{"i/o timeout", "The host is down, or a firewall drops what is sent to it. quorate doctor."},

@@ -132,8 +132,8 @@ func recognise(text string) (recognised, bool) {
 	return recognised{}, false
 }
 
-// noConnection are texts of an attempt to connect: gRPC has them in errors of calls that found no connection.
-var noConnection = regexp.MustCompile(`Error while dialing|\bdial (tcp|unix)|authentication handshake failed|error reading server preface|x509: |tls: `)
+// noConnection are texts of a resolver, or of an attempt to connect: gRPC has them in errors of calls that found no connection.
+var noConnection = regexp.MustCompile(`no children to pick from|resolver error: |Error while dialing|\bdial (tcp|unix)|authentication handshake failed|error reading server preface|x509: |tls: `)
 
 // neverSent reports whether a text shows that the call found no connection. An outcome that it calls unknown is that of an earlier attempt.
 func neverSent(text string) bool {

@@ -31,6 +31,8 @@ func TestExplain(t *testing.T) {
 			`rpc error: code = DeadlineExceeded desc = latest balancer error: connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:2379: i/o timeout"`,
 			"NotSent", "not executed", "a firewall drops",
 		},
+		{"rpc error: code = Unavailable desc = no children to pick from", "NotSent", "not executed", "quorate resolve"},
+		{"rpc error: code = Unavailable desc = last resolver error: produced zero addresses", "NotSent", "not executed", "Repeat it"},
 		{"remote error: tls: expired certificate", "NotSent", "not executed", "renew the file of --cert"},
 		{
 			(&retry.UnknownOutcomeError{Method: "/etcdserverpb.KV/Put", Err: status.Error(codes.Unavailable, "dial tcp 127.0.0.1:1: connect: connection refused")}).Error(),
