@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {300, 400},
 	"balancer":    {5460, 6575},
-	"clientv3":    {23745, 29200},
+	"clientv3":    {23745, 29180},
 	"cmd":         {4805, 2615},
 	"compat":      {920, 886},
 	"conformance": {950, 1355},

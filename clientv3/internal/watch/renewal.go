@@ -154,7 +154,8 @@ func (sh *shard) isStale() bool {
 }
 
 // moveAll moves the remaining watches of a stream whose token is refused to a
-// stream that accepts more, which ends the old stream.
+// stream that accepts more, which ends the old stream. It is called as soon as there is
+// one, because the new token may be refused later, and another one may not be had.
 func (sh *shard) moveAll() {
 	if !sh.isStale() {
 		return // it was reopened meanwhile

@@ -33,8 +33,6 @@ type writer struct {
 	settled chan (<-chan struct{}) // replaces removed when the stream's endpoint is final
 	leave   <-chan time.Time       // when the stream leaves a removed endpoint
 	move    func()                 // moves the stream
-
-	evacuation <-chan time.Time // when the watches move to a stream with a newer token
 }
 
 func (wr *writer) run() {
@@ -63,8 +61,6 @@ func (wr *writer) run() {
 			wr.move()
 			return
 		case <-wr.sh.superseded:
-			wr.evacuation = time.After(rand.N(maxMoveDelay))
-		case <-wr.evacuation:
 			wr.sh.moveAll()
 		}
 		pulse.Reset(time.Until(asked.Add(wr.interval())))
