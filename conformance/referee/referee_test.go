@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 // the answers and the watches with what the members have written to disk.
 func TestReferee(t *testing.T) {
 	cfg := robustness.Config{Duration: *soak, Seed: *seed, Log: t.Output()}
-	_, err := robustness.Run(t.Context(), cfg, lab.Config{}, func(ctx context.Context, env *robustness.Env) error {
+	_, err := robustness.Run(t.Context(), cfg, lab.Config{}, func(ctx context.Context, env *robustness.Env) {
 		began, ids := time.Now(), identity.NewIDProvider()
 		callers, watchers := client.NewSet(ids, began), client.NewSet(ids, began)
 		env.Cleanup(func() error { callers.Close(); watchers.Close(); return nil })
@@ -82,10 +82,9 @@ func TestReferee(t *testing.T) {
 			return validate.ValidateAndReturnVisualize(zap.NewNop(), validate.Config{ExpectRevisionUnique: load.ExpectUniqueRevision()},
 				reports, persisted, 5*time.Minute).Error()
 		}
-		err = check()
+		require.NoError(t, check())
 		require.True(t, loseEvents(watchers.Reports()))
 		require.Error(t, check(), "an event is missing")
-		return err
 	})
 	require.NoError(t, err)
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
@@ -35,8 +36,8 @@ const recordTimeout = 30 * time.Second
 const leakTimeout = 20 * time.Second
 
 // Workload has clients use a cluster until the faults are over, lets them settle while the cluster is healthy, closes them, and
-// checks what they received. Its context ends when the faults are over.
-type Workload func(ctx context.Context, env *Env) error
+// checks what they received. Its context ends when the faults are over. An error ends it, see package fatal.
+type Workload func(ctx context.Context, env *Env)
 
 // Env is the surroundings of a workload, and the outcome that it fills.
 type Env struct {
@@ -77,11 +78,13 @@ const (
 )
 
 // Recorded waits until the recorder has reached the current revision of the store, and returns that revision, and the events
-// up to it in the order of their revisions. They must not be changed.
-func (e *Env) Recorded() (revision int64, events []history.Event, err error) {
+// up to it in the order of their revisions. They must not be changed. An error ends the workload.
+func (e *Env) Recorded() (revision int64, events []history.Event) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	return e.Record.catchUp(ctx)
+	revision, events, err := e.Record.catchUp(ctx)
+	fatal.If(err)
+	return revision, events
 }
 
 // Run runs a workload on a cluster with the members and the directory of cfg. The error says why the run could not go on; a promise
@@ -114,7 +117,7 @@ func (e *Env) run(ctx context.Context, cluster lab.Config, work Workload) (err e
 	defer e.Record.stop()
 	ctx, e.over = context.WithTimeout(ctx, e.Config.Duration)
 	defer e.over()
-	err = errors.Join(work(ctx, e), e.Close())
+	err = errors.Join(fatal.Catch(func() { work(ctx, e) }), e.Close())
 	if err == nil || !e.Verdict.OK() { // what was found is shown, although something else failed
 		e.Duration = e.Now()
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 func TestMain(m *testing.M) {
@@ -36,7 +37,7 @@ func TestClose(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	out, err := Run(ctx, Config{Dir: t.TempDir()}, lab.Config{}, func(context.Context, *Env) error { panic("there is no cluster") })
+	out, err := Run(ctx, Config{Dir: t.TempDir()}, lab.Config{}, func(context.Context, *Env) { panic("there is no cluster") })
 	require.NoError(t, err)
 	assert.True(t, out.Interrupted)
 	assert.Equal(t, "nothing was checked\n", out.String())
@@ -47,12 +48,12 @@ func TestWorkloadFails(t *testing.T) {
 	t.Parallel()
 	for _, violations := range []int{0, 1} {
 		closed, failure := false, errors.New("no page")
-		out, err := Run(t.Context(), Config{Dir: t.TempDir()}, lab.Config{}, func(_ context.Context, env *Env) error {
+		out, err := Run(t.Context(), Config{Dir: t.TempDir()}, lab.Config{}, func(_ context.Context, env *Env) {
 			env.Cleanup(func() error { closed = true; return nil })
 			for range violations {
 				env.Verdict.Add("unique", "put a was repeated")
 			}
-			return failure
+			fatal.If(failure)
 		})
 		require.ErrorIs(t, err, failure)
 		assert.True(t, closed)
@@ -78,10 +79,10 @@ func TestRunEndsEarly(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out, err := Run(ctx, Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}, lab.Config{}, func(ctx context.Context, env *Env) error {
+	out, err := Run(ctx, Config{Duration: time.Hour, Dir: t.TempDir(), Log: &onLine{2, cancel}}, lab.Config{}, func(ctx context.Context, env *Env) {
 		err := env.InjectFaults(ctx)
 		require.Error(t, ctx.Err(), "the context of the workload ends with the faults")
-		return err
+		fatal.If(err)
 	})
 	require.NoError(t, err)
 	assert.True(t, out.Interrupted)

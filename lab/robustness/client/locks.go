@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
-// ErrLocked is returned by [Handle.Acquire] when TryLock finds the lock held by another
+// ErrLocked is returned by Handle.Acquire when TryLock finds the lock held by another
 // session.
 var ErrLocked = errors.New("held by another session")
 
@@ -38,13 +38,13 @@ type Session interface {
 
 // Handle is the client's own mutex or election. It is used by one goroutine at a
 // time.
-type Handle interface {
+type Handle struct {
 	// Acquire calls Lock, TryLock or Campaign.
-	Acquire(ctx context.Context) error
-	// Guard returns the guard that the client has for what Acquire acquired.
-	Guard() Guard
+	Acquire func(ctx context.Context) error
 	// Release calls Unlock or Resign.
-	Release(ctx context.Context) error
+	Release func(ctx context.Context) error
+	// Guard returns the guard that the client has for what Acquire acquired.
+	Guard func() Guard
 }
 
 // Guard is a client's proof that it holds a lock, as it was at one moment. It may be

@@ -79,9 +79,9 @@ func Run(ctx context.Context, cfg Config) (rep Report, err error) {
 	cfg.Duration, cfg.Counts = longest, &robustness.Counts{} // of this run alone
 	cluster := r.site.Config(lab.Config{Election: cfg.Election})
 	rep.Setup = cfg.text()
-	rep.Outcome, err = robustness.Run(ctx, cfg.Config, cluster, func(ctx context.Context, env *robustness.Env) error {
+	rep.Outcome, err = robustness.Run(ctx, cfg.Config, cluster, func(ctx context.Context, env *robustness.Env) {
 		r.env = env
-		return fatal.Catch(func() { r.workload(ctx) })
+		r.workload(ctx)
 	})
 	if r.load == nil && rep.Interrupted {
 		err = nil
@@ -128,12 +128,10 @@ func (r *run) workload(ctx context.Context) {
 	healed := r.schedule(ctx)
 	r.load.stop()
 	fatal.If(healed)
-	settled, events, err := env.Recorded()
-	fatal.If(err)
+	settled, events := env.Recorded()
 	r.load.settleWatches(events)
 	fatal.If(env.Close())
-	through, events, err := env.Recorded()
-	fatal.If(err)
+	through, events := env.Recorded()
 	watches := r.load.watches()
 	verdict, err := watchcheck.Check(watchcheck.Reference{Events: events, Through: through, Settled: settled}, watches)
 	fatal.If(err, "check the watches")

@@ -8,7 +8,6 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/batch"
 	"github.com/quorate/quorate/clientv3/cache"
-	"github.com/quorate/quorate/clientv3/idempotent"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
@@ -28,16 +27,15 @@ func connect(endpoints []string, idempotentWrites bool) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := clientUnderTest{Client: c}
+	q := clientUnderTest{Client: c, closeAll: c.Close}
 	if idempotentWrites {
-		if q.writer, err = idempotent.New(context.Background(), c, idempotent.Config{}); err != nil {
-			return nil, errors.Join(err, c.Close())
+		if q.closeAll, err = quorate.WriteOnce(c); err != nil {
+			return nil, err
 		}
-		c.KV = q.writer
 	}
 	q.sharing = sharing(c.KV)
 	if q.cache, err = newCache(c); err != nil {
-		return nil, errors.Join(err, q.Close())
+		return nil, errors.Join(err, q.closeAll())
 	}
 	return q, nil
 }
@@ -69,22 +67,17 @@ func (s slow) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, erro
 type clientUnderTest struct {
 	*clientv3.Client
 
-	sharing clientv3.KV
-	cache   *cache.Cache
-	writer  *idempotent.KV // nil if writes are plain
+	sharing  clientv3.KV
+	cache    *cache.Cache
+	closeAll func() error
 }
 
 // FromMemory returns how many gets the cache has answered.
 func (c clientUnderTest) FromMemory() int64 { return c.cache.Stats().Hits }
 
 func (c clientUnderTest) Close() error {
-	if c.cache != nil {
-		c.cache.Close()
-	}
-	if c.writer != nil {
-		return errors.Join(c.writer.Close(), c.Client.Close())
-	}
-	return c.Client.Close()
+	c.cache.Close()
+	return c.closeAll()
 }
 
 // Do implements [client.KV].

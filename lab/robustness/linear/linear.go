@@ -49,9 +49,7 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	if c.connect == nil {
 		c.connect = func(endpoints []string) (Client, error) { return connect(endpoints, c.Idempotent) }
 	}
-	return robustness.Run(ctx, c.Config, lab.Config{}, func(ctx context.Context, env *robustness.Env) error {
-		return fatal.Catch(func() { c.workload(ctx, env) })
-	})
+	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
 }
 
 // workload has callers call until the faults are over, and checks what they were answered.
@@ -71,8 +69,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	err := env.InjectFaults(ctx)
 	late := robustness.Await(called, returnTimeout, "calls do not return, long after their contexts have ended")
 	fatal.If(errors.Join(err, late, env.Close()))
-	through, events, err := env.Recorded()
-	fatal.If(err)
+	through, events := env.Recorded()
 	env.Counts.Add("store", "revisions", int(through))
 	for _, c := range clients {
 		if m, ok := c.(interface{ FromMemory() int64 }); ok {

@@ -64,9 +64,7 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 	if c.connect == nil {
 		c.connect = quorate.Locker
 	}
-	return robustness.Run(ctx, c.Config, lab.Config{}, func(ctx context.Context, env *robustness.Env) error {
-		return fatal.Catch(func() { c.workload(ctx, env) })
-	})
+	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
 }
 
 // workload connects the contenders and lets them contend until the faults are over, and once more after that. Then it checks what
@@ -89,8 +87,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	defer cancel()
 	again := robustness.Go(c.contenders, func(i int) { contenders[i].once(settling) })
 	fatal.If(errors.Join(robustness.Await(again, c.settleTimeout+roundTimeout, late), env.Close()))
-	seen.Through, seen.Events, err = env.Recorded()
-	fatal.If(err)
+	seen.Through, seen.Events = env.Recorded()
 	for _, contender := range contenders {
 		seen.Attempts = append(seen.Attempts, contender.attempts)
 	}

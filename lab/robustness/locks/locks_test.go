@@ -47,7 +47,7 @@ func TestOfficial(t *testing.T) {
 
 // faulty is a client of Quorate whose locks are spoiled.
 type faulty struct {
-	quorate.LockClient
+	quorate.Client
 	// session makes of a session one that is spoiled.
 	session func(s quorate.Session) client.Session
 	// live returns the context that ends a session, and the session's time to live in
@@ -56,7 +56,7 @@ type faulty struct {
 }
 
 func (f faulty) Session(ctx context.Context, ttl int) (client.Session, error) {
-	s, err := f.LockClient.Session(f.live(ctx, ttl))
+	s, err := f.Client.Session(f.live(ctx, ttl))
 	if err != nil {
 		return nil, err
 	}
@@ -73,52 +73,41 @@ func (s spoiled) Handle(style lockcheck.Style, name string) client.Handle {
 	return s.handle(style, name)
 }
 
-// guarded is a handle with other guards.
-type guarded struct {
-	client.Handle
-	spoil func(*client.Guard)
-}
-
-func (g guarded) Guard() client.Guard {
-	guard := g.Handle.Guard()
-	g.spoil(&guard)
-	return guard
-}
-
 // withGuards returns a session with other guards.
 func withGuards(s client.Session, spoil func(*client.Guard)) client.Session {
-	return spoiled{s, func(style lockcheck.Style, name string) client.Handle { return guarded{s.Handle(style, name), spoil} }}
+	return spoiled{s, func(style lockcheck.Style, name string) client.Handle {
+		handle := s.Handle(style, name)
+		guard := handle.Guard
+		handle.Guard = func() client.Guard {
+			spoiled := guard()
+			spoil(&spoiled)
+			return spoiled
+		}
+		return handle
+	}}
 }
 
 // early returns a session with locks that do not wait: they queue and call that success.
 func early(s quorate.Session) client.Session {
 	return spoiled{s, func(_ lockcheck.Style, name string) client.Handle {
-		return &queued{client: s.Client(), key: fmt.Sprintf("%s/%x", name, s.Lease()), lease: s.Session.Lease()}
+		c, key, revision := s.Client(), fmt.Sprintf("%s/%x", name, s.Lease()), int64(0)
+		return client.Handle{
+			Acquire: func(ctx context.Context) error {
+				response, err := c.Put(ctx, key, "", clientv3.WithLease(s.Session.Lease()))
+				if err == nil {
+					revision = response.Header.GetRevision()
+				}
+				return err
+			},
+			Release: func(ctx context.Context) error {
+				_, err := c.Delete(ctx, key)
+				return err
+			},
+			Guard: func() client.Guard {
+				return quorate.NewGuard(c, clientv3.Compare(clientv3.CreateRevision(key), "=", revision))
+			},
+		}
 	}}
-}
-
-type queued struct {
-	client   *clientv3.Client
-	key      string
-	lease    clientv3.LeaseID
-	revision int64
-}
-
-func (q *queued) Acquire(ctx context.Context) error {
-	response, err := q.client.Put(ctx, q.key, "", clientv3.WithLease(q.lease))
-	if err == nil {
-		q.revision = response.Header.GetRevision()
-	}
-	return err
-}
-
-func (q *queued) Guard() client.Guard {
-	return quorate.NewGuard(q.client, clientv3.Compare(clientv3.CreateRevision(q.key), "=", q.revision))
-}
-
-func (q *queued) Release(ctx context.Context) error {
-	_, err := q.client.Delete(ctx, q.key)
-	return err
 }
 
 // unguarded returns a session of locks whose holders write without a guard.
@@ -175,18 +164,13 @@ func (s neverReleasing) Close() error          { return nil }
 // newNeverReleasing returns a session that never releases a lock.
 func newNeverReleasing(s quorate.Session, done <-chan struct{}, broke func()) client.Session {
 	return neverReleasing{spoiled{s, func(style lockcheck.Style, name string) client.Handle {
-		return kept{s.Handle(style, name), broke}
+		handle := s.Handle(style, name)
+		handle.Release = func(context.Context) error {
+			broke()
+			return nil
+		}
+		return handle
 	}}, done}
-}
-
-type kept struct {
-	client.Handle
-	broke func()
-}
-
-func (k kept) Release(context.Context) error {
-	k.broke()
-	return nil
 }
 
 // TestFaultyLocksAreFound puts locks that break promises in place of correct ones. A run lasts until promises
@@ -202,16 +186,16 @@ func TestFaultyLocksAreFound(t *testing.T) {
 		name   string
 		locks  int // few, so that contenders meet, or many, so that they get to write
 		broken int // times that a promise is to be broken
-		client func(sound quorate.LockClient, broke func()) client.Locker
+		client func(sound quorate.Client, broke func()) client.Locker
 		want   []lockcheck.Promise
 	}{
-		{"early and denying", defaultLocks, 20, func(sound quorate.LockClient, broke func()) client.Locker {
+		{"early and denying", defaultLocks, 20, func(sound quorate.Client, broke func()) client.Locker {
 			return faulty{sound, func(s quorate.Session) client.Session { return denying(early(s), &writes, broke) }, same}
 		}, []lockcheck.Promise{lockcheck.Acquired, lockcheck.Guarded, lockcheck.Truthful}},
-		{"unguarded", defaultContenders, 5, func(sound quorate.LockClient, broke func()) client.Locker {
+		{"unguarded", defaultContenders, 5, func(sound quorate.Client, broke func()) client.Locker {
 			return faulty{sound, func(s quorate.Session) client.Session { return unguarded(s, broke) }, same}
 		}, []lockcheck.Promise{lockcheck.Guarded}},
-		{"never releasing", defaultLocks, 3, func(sound quorate.LockClient, broke func()) client.Locker {
+		{"never releasing", defaultLocks, 3, func(sound quorate.Client, broke func()) client.Locker {
 			return faulty{
 				sound, func(s quorate.Session) client.Session { return newNeverReleasing(s, over, broke) },
 				func(context.Context, int) (context.Context, int) { return sound.Ctx(), neverReleasingTTL },
@@ -238,7 +222,7 @@ func TestFaultyLocksAreFound(t *testing.T) {
 					if err != nil {
 						return nil, err
 					}
-					return tt.client(sound.(quorate.LockClient), broke), nil
+					return tt.client(sound.(quorate.Client), broke), nil
 				},
 			}.Run(ctx)
 			require.NoError(t, err)

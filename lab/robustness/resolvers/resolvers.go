@@ -86,9 +86,7 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
 	}
-	return robustness.Run(ctx, c.Config, lab.Config{}, func(ctx context.Context, env *robustness.Env) error {
-		return fatal.Catch(func() { c.workload(ctx, env) })
-	})
+	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
 }
 
 // workload has channels resolve names under faults of the sources. It collects what was found meanwhile, and checks what arrived at

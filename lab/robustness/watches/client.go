@@ -2,13 +2,10 @@ package watches
 
 import (
 	"context"
-	"errors"
-	"iter"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
-	"github.com/quorate/quorate/lab/robustness/history"
 )
 
 // Client is a client whose watches are put to the test.
@@ -26,24 +23,13 @@ type Client interface {
 const narrowBuffer = 64 << 10
 
 // connect connects two clients of Quorate: one with default policies, and one that pauses watches early.
-func connect(endpoints []string) ([]Client, error) {
-	var clients []Client
+func connect(endpoints []string) (clients []Client, err error) {
 	for _, buffer := range []int{0, narrowBuffer} {
 		c, err := quorate.Dial(clientv3.Config{Endpoints: endpoints, MaxWatchBufferBytes: buffer})
 		if err != nil {
-			for _, other := range clients {
-				err = errors.Join(err, other.Close())
-			}
-			return nil, err
+			return clients, err
 		}
-		clients = append(clients, clientUnderTest{c})
+		clients = append(clients, quorate.Client{Client: c})
 	}
 	return clients, nil
-}
-
-// clientUnderTest is a Client.
-type clientUnderTest struct{ *clientv3.Client }
-
-func (c clientUnderTest) Watch(ctx context.Context, r history.WatchRequest) iter.Seq[history.WatchResponse] {
-	return quorate.NewWatcher(c.Client).Watch(ctx, r)
 }

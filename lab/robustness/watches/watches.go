@@ -67,9 +67,7 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 		c.connect = connect
 	}
 	already := goleak.IgnoreCurrent()
-	result, err := robustness.Run(ctx, c.Config, cluster, func(ctx context.Context, env *robustness.Env) error {
-		return fatal.Catch(func() { c.workload(ctx, env) })
-	})
+	result, err := robustness.Run(ctx, c.Config, cluster, c.workload)
 	return result, errors.Join(err, robustness.Leaked(already))
 }
 
@@ -80,10 +78,10 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	fatal.If(err, "connect the writers")
 	env.Cleanup(kv.Close)
 	clients, err := c.connect(env.Cluster.Endpoints())
-	fatal.If(err, "connect the readers")
 	for _, client := range clients {
 		env.Cleanup(client.Close)
 	}
+	fatal.If(err, "connect the readers")
 	compactor := &compactor{kv: kv, rec: env.Record}
 	compacted := robustness.Go(1, func(int) { compactor.run(ctx, env.Rand(compactorStream)) })
 	writers := write(kv, env)
@@ -97,8 +95,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	<-compacted
 	writers.end()
 	fatal.If(err)
-	settled, events, err := env.Recorded()
-	fatal.If(err)
+	settled, events := env.Recorded()
 	clock := history.NewClock(writers.acked)
 	readers.settle(c.settleTimeout, func(request history.WatchRequest, opened time.Duration) int64 {
 		start, known := request.StartRevision, true
@@ -116,8 +113,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 
 // check compares what the readers saw with the record.
 func check(env *robustness.Env, seen []history.Watch, clock *history.Clock, settled int64, compactions []int64) {
-	through, events, err := env.Recorded()
-	fatal.If(err)
+	through, events := env.Recorded()
 	for i := range seen {
 		if x := &seen[i]; x.Request.StartRevision == 0 && x.Returned > 0 {
 			x.StartedBy, _ = clock.AtMost(x.Returned)

@@ -35,7 +35,7 @@ const cachedEvents = 64
 
 // cached has a client whose watches a cache of all keys serves.
 type cached struct {
-	clientUnderTest
+	quorate.Client
 
 	cache *cache.Cache
 	stats *cache.Stats
@@ -44,7 +44,7 @@ type cached struct {
 func (c *cached) Close() error {
 	*c.stats = c.cache.Stats()
 	c.cache.Close()
-	return c.clientUnderTest.Close()
+	return c.Client.Close()
 }
 
 // TestSoakOfACache has the watches of a run share the one of a cache at the server.
@@ -60,7 +60,7 @@ func TestSoakOfACache(t *testing.T) {
 			return nil, errors.Join(err, client.Close())
 		}
 		client.Watcher = c.Watcher()
-		return []Client{&cached{clientUnderTest{client}, c, &stats}}, nil
+		return []Client{&cached{quorate.Client{Client: client}, c, &stats}}, nil
 	}
 	result, err := Config{Config: soaktest.Fixed(t), connect: connect}.Run(t.Context())
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestFaultyClientsAreFound(t *testing.T) {
 				settleTimeout: time.Second,
 				connect: func(endpoints []string) ([]Client, error) {
 					sound, err := quorate.Dial(clientv3.Config{Endpoints: endpoints})
-					return []Client{&faulty{Client: clientUnderTest{sound}, spoil: tt.spoil, ended: cancel}}, err
+					return []Client{&faulty{Client: quorate.Client{Client: sound}, spoil: tt.spoil, ended: cancel}}, err
 				},
 			}.Run(ctx)
 			require.NoError(t, err)

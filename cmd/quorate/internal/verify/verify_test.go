@@ -86,10 +86,10 @@ func TestVerify(t *testing.T) {
 // fabricating answers reads with what was never written.
 type fabricating struct{ clientv3.KV }
 
-func (f fabricating) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	resp, err := f.KV.Get(ctx, key, opts...)
-	if err == nil && len(resp.Kvs) > 0 {
-		resp.Kvs[0].Value = []byte("never written")
+func (f fabricating) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	resp, err := f.KV.Do(ctx, op)
+	if get := resp.Get(); get != nil && len(get.Kvs) > 0 {
+		get.Kvs[0].Value = []byte("never written")
 	}
 	return resp, err
 }

@@ -25,7 +25,7 @@ func (r *run) openWatches(ctx context.Context) {
 		w := &watch{reached: make(chan int64, 1)}
 		r.watches = append(r.watches, w)
 		r.watching.Go(func() {
-			w.Watch = client.Read(ctx, quorate.NewWatcher(r.cfg.Client), r.watchRequest(id%2 == 0), r.now, func(response history.WatchResponse) {
+			w.Watch = client.Read(ctx, quorate.Client{Client: r.cfg.Client}, r.watchRequest(id%2 == 0), r.now, func(response history.WatchResponse) {
 				select {
 				case <-w.reached:
 				default:
@@ -78,7 +78,7 @@ func (r *run) replay(ctx context.Context, last int64) ([]history.Event, error) {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	var events []history.Event
-	for response := range quorate.NewWatcher(r.cfg.Client).Watch(ctx, r.watchRequest(false)) {
+	for response := range (quorate.Client{Client: r.cfg.Client}).Watch(ctx, r.watchRequest(false)) {
 		if response.IsTerminal() {
 			return nil, fmt.Errorf("read the history of the store: %w", errors.Join(response.Err, errHistory))
 		}

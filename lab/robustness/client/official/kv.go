@@ -3,6 +3,7 @@
 package official
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -15,8 +16,7 @@ import (
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-// NewKV returns a KV that makes its operations through a client: plain gets, puts and deletes by the methods of
-// those names. All puts have the options.
+// NewKV returns a KV that makes its operations through a client. All puts have the options.
 func NewKV(kv clientv3.KV, puts ...clientv3.OpOption) client.KV { return modelKV{kv, puts} }
 
 // modelKV executes the requests of the model.
@@ -29,74 +29,46 @@ type modelKV struct {
 const noLease = clientv3.LeaseID(1)
 
 func (k modelKV) Do(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
-	act := request.Then[0]
-	key, opts := keys[act.Key], k.options(act)
+	then := k.operations(keys, request.Then)
 	switch request.Kind {
-	case model.Get, model.SerializableGet:
-		if request.Kind == model.SerializableGet {
-			opts = append(opts, clientv3.WithSerializable())
-		}
-		resp, err := k.kv.Get(ctx, key, opts...)
+	case model.Snapshot, model.Txn:
+		resp, err := k.kv.Txn(ctx).If(comparisons(keys, request.If)...).Then(then...).Else(k.operations(keys, request.Else)...).Commit()
 		if err != nil {
 			return model.Response{}, err
 		}
-		return plain(resp.Header, result((*pb.RangeResponse)(resp), nil, nil)), nil
-	case model.Put:
-		resp, err := k.kv.Put(ctx, key, act.Value, opts...)
-		if err != nil {
-			return model.Response{}, err
+		out := model.Response{Revision: resp.Header.GetRevision(), Succeeded: resp.Succeeded}
+		for _, r := range resp.Responses {
+			out.Results = append(out.Results, result(r.GetResponseRange(), r.GetResponsePut(), r.GetResponseDeleteRange()))
 		}
-		return plain(resp.Header, result(nil, (*pb.PutResponse)(resp), nil)), nil
-	case model.Delete:
-		resp, err := k.kv.Delete(ctx, key, opts...)
-		if err != nil {
-			return model.Response{}, err
-		}
-		return plain(resp.Header, result(nil, nil, (*pb.DeleteRangeResponse)(resp))), nil
+		return out, nil
+	case model.SerializableGet:
+		then[0] = clientv3.OpGet(keys[request.Then[0].Key], clientv3.WithSerializable())
 	default:
-		return k.txn(ctx, keys, request)
 	}
-}
-
-func (k modelKV) txn(ctx context.Context, keys [model.Keys]string, request model.Request) (model.Response, error) {
-	resp, err := k.kv.Txn(ctx).
-		If(comparisons(keys, request.If)...).
-		Then(k.operations(keys, request.Then)...).
-		Else(k.operations(keys, request.Else)...).
-		Commit()
+	resp, err := k.kv.Do(ctx, then[0])
 	if err != nil {
 		return model.Response{}, err
 	}
-	out := model.Response{Revision: resp.Header.GetRevision(), Succeeded: resp.Succeeded}
-	for _, r := range resp.Responses {
-		out.Results = append(out.Results, result(r.GetResponseRange(), r.GetResponsePut(), r.GetResponseDeleteRange()))
-	}
-	return out, nil
-}
-
-// options returns the options of an act.
-func (k modelKV) options(act model.Act) []clientv3.OpOption {
-	var opts []clientv3.OpOption
-	if act.Verb == model.Write {
-		opts = slices.Clone(k.puts)
-	}
-	if act.Prev {
-		opts = append(opts, clientv3.WithPrevKV())
-	}
-	if act.MissingLease {
-		opts = append(opts, clientv3.WithLease(noLease))
-	}
-	return opts
+	get, put, deleted := (*pb.RangeResponse)(resp.Get()), (*pb.PutResponse)(resp.Put()), (*pb.DeleteRangeResponse)(resp.Del())
+	header := cmp.Or(get.GetHeader(), put.GetHeader(), deleted.GetHeader())
+	return model.Response{Revision: header.GetRevision(), Succeeded: true, Results: []model.Result{result(get, put, deleted)}}, nil
 }
 
 func (k modelKV) operations(keys [model.Keys]string, acts []model.Act) []clientv3.Op {
 	ops := make([]clientv3.Op, len(acts))
 	for i, act := range acts {
-		switch key, opts := keys[act.Key], k.options(act); act.Verb {
+		var opts []clientv3.OpOption
+		if act.Prev {
+			opts = append(opts, clientv3.WithPrevKV())
+		}
+		if act.MissingLease {
+			opts = append(opts, clientv3.WithLease(noLease))
+		}
+		switch key := keys[act.Key]; act.Verb {
 		case model.Read:
-			ops[i] = clientv3.OpGet(key, opts...)
+			ops[i] = clientv3.OpGet(key)
 		case model.Write:
-			ops[i] = clientv3.OpPut(key, act.Value, opts...)
+			ops[i] = clientv3.OpPut(key, act.Value, append(opts, k.puts...)...)
 		case model.Remove:
 			ops[i] = clientv3.OpDelete(key, opts...)
 		}
@@ -123,11 +95,6 @@ func comparisons(keys [model.Keys]string, wanted []model.Compare) []clientv3.Cmp
 		}
 	}
 	return cmps
-}
-
-// plain is the response to an operation without comparisons.
-func plain(header *pb.ResponseHeader, result model.Result) model.Response {
-	return model.Response{Revision: header.GetRevision(), Succeeded: true, Results: []model.Result{result}}
 }
 
 // result returns what one of the responses shows; the others are nil.

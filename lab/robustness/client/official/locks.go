@@ -13,13 +13,8 @@ import (
 	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
-// LockClient is a [client.Locker].
-type LockClient struct {
-	*clientv3.Client
-}
-
 // Session implements [client.Locker].
-func (c LockClient) Session(ctx context.Context, ttl int) (client.Session, error) {
+func (c Client) Session(ctx context.Context, ttl int) (client.Session, error) {
 	s, err := concurrency.NewSession(c.Client, concurrency.WithContext(ctx), concurrency.WithTTL(ttl))
 	if err != nil {
 		return nil, err
@@ -38,42 +33,25 @@ func (s Session) Lease() int64 { return int64(s.Session.Lease()) }
 // Handle implements [client.Session].
 func (s Session) Handle(style lockcheck.Style, name string) client.Handle {
 	if style == lockcheck.Campaign {
-		return candidate{s.Client(), concurrency.NewElection(s.Session, name)}
+		e := concurrency.NewElection(s.Session, name)
+		return client.Handle{
+			Acquire: func(ctx context.Context) error { return e.Campaign(ctx, "") }, Release: e.Resign,
+			Guard: func() client.Guard { return NewGuard(s.Client(), ownerOf(e)) },
+		}
 	}
-	return mutex{s.Client(), concurrency.NewMutex(s.Session, name), style == lockcheck.TryLock}
-}
-
-type mutex struct {
-	c *clientv3.Client
-	*concurrency.Mutex
-	try bool
-}
-
-func (m mutex) Acquire(ctx context.Context) error {
-	if !m.try {
-		return m.Lock(ctx)
+	m := concurrency.NewMutex(s.Session, name)
+	handle := client.Handle{Acquire: m.Lock, Release: m.Unlock, Guard: func() client.Guard { return NewGuard(s.Client(), m.IsOwner()) }}
+	if style == lockcheck.TryLock {
+		handle.Acquire = func(ctx context.Context) error {
+			err := m.TryLock(ctx)
+			if errors.Is(err, concurrency.ErrLocked) {
+				return client.ErrLocked
+			}
+			return err
+		}
 	}
-	err := m.TryLock(ctx)
-	if errors.Is(err, concurrency.ErrLocked) {
-		return client.ErrLocked
-	}
-	return err
+	return handle
 }
-
-func (m mutex) Release(ctx context.Context) error { return m.Unlock(ctx) }
-
-func (m mutex) Guard() client.Guard { return NewGuard(m.c, m.IsOwner()) }
-
-type candidate struct {
-	c *clientv3.Client
-	*concurrency.Election
-}
-
-func (e candidate) Acquire(ctx context.Context) error { return e.Campaign(ctx, "") }
-
-func (e candidate) Release(ctx context.Context) error { return e.Resign(ctx) }
-
-func (e candidate) Guard() client.Guard { return NewGuard(e.c, ownerOf(e.Election)) }
 
 // NewGuard makes a guard of what an owner compares.
 func NewGuard(c *clientv3.Client, owner clientv3.Cmp) client.Guard {

@@ -11,32 +11,27 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// NewWatcher returns a Watcher that watches through a client.
-func NewWatcher(w clientv3.Watcher) client.Watcher { return watcher{w} }
-
-type watcher struct{ watcher clientv3.Watcher }
-
-func (w watcher) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
+// Watch implements [client.Watcher].
+func (c Client) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
 	if req.RequireLeader {
 		ctx = clientv3.WithRequireLeader(ctx)
 	}
-	responses := w.watcher.Watch(ctx, req.Key, WatchOptions(req)...)
+	responses := c.Client.Watch(ctx, req.Key, watchOptions(req)...)
 	return func(yield func(history.WatchResponse) bool) {
 		for resp := range responses {
-			if !yield(WatchResponse(resp)) {
+			if !yield(watchResponse(resp)) {
 				return
 			}
 		}
 	}
 }
 
-// WatchOptions spells a request in the options of the client. RequireLeader is not
+// watchOptions spells a request in the options of the client. RequireLeader is not
 // among them: it is a property of the context.
-func WatchOptions(req history.WatchRequest) []clientv3.OpOption {
+func watchOptions(req history.WatchRequest) []clientv3.OpOption {
 	opts := []clientv3.OpOption{clientv3.WithRev(req.StartRevision)}
 	add := func(wanted bool, option clientv3.OpOption) {
 		if wanted {
@@ -53,8 +48,8 @@ func WatchOptions(req history.WatchRequest) []clientv3.OpOption {
 	return opts
 }
 
-// WatchResponse turns a response of the client into one of a history.
-func WatchResponse(resp clientv3.WatchResponse) history.WatchResponse {
+// watchResponse turns a response of the client into one of a history.
+func watchResponse(resp clientv3.WatchResponse) history.WatchResponse {
 	return history.WatchResponse{
 		Revision: resp.Header.GetRevision(), Created: resp.Created, Canceled: resp.Canceled,
 		CompactRevision: resp.CompactRevision, Err: resp.Err(), Events: Events(resp.Events),

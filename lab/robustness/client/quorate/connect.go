@@ -11,6 +11,9 @@ import (
 
 const dialTimeout = 5 * time.Second
 
+// Client is a client as the lab uses it: a [client.Watcher], [client.Lessor] and [client.Locker].
+type Client struct{ *clientv3.Client }
+
 // Dial connects a client that logs nothing.
 func Dial(cfg clientv3.Config) (*clientv3.Client, error) {
 	cfg.DialTimeout, cfg.Logger = dialTimeout, zap.NewNop()
@@ -26,7 +29,7 @@ func connect(cfg clientv3.Config) (client.Connection, error) {
 }
 
 func connection(c *clientv3.Client) client.Connection {
-	return client.Connection{KV: NewKV(c), Watcher: NewWatcher(c), Lessor: NewLessor(c), Close: c.Close}
+	return client.Connection{KV: NewKV(c), Watcher: Client{c}, Lessor: Client{c}, Close: c.Close}
 }
 
 // Locker connects one contender through a client with nothing set but endpoints and a dial timeout.
@@ -35,5 +38,5 @@ func Locker(endpoints []string) (client.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return LockClient{c}, nil
+	return Client{c}, nil
 }

@@ -28,7 +28,7 @@ func TestLessorPassesOnWhatTheClientClaims(t *testing.T) {
 			_, _ = call.Execute()
 		})
 
-		lessor := NewLessor(client)
+		lessor := Client{client}
 		id, ttl, err := lessor.Grant(t.Context(), 12*time.Second)
 		require.NoError(t, err)
 		assert.Equal(t, 12*time.Second, ttl)

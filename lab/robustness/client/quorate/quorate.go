@@ -25,14 +25,23 @@ func Idempotent(to client.Target) (client.Connection, error) {
 	if err != nil {
 		return client.Connection{}, err
 	}
+	closeAll, err := WriteOnce(c)
+	if err != nil {
+		return client.Connection{}, err
+	}
+	conn := connection(c)
+	conn.Close = closeAll
+	return conn, nil
+}
+
+// WriteOnce makes the writes of a client idempotent. The client is to be closed by closeAll, and is closed if there is an error.
+func WriteOnce(c *clientv3.Client) (closeAll func() error, err error) {
 	writer, err := idempotent.New(context.Background(), c, idempotent.Config{})
 	if err != nil {
-		return client.Connection{}, errors.Join(err, c.Close())
+		return nil, errors.Join(err, c.Close())
 	}
 	c.KV = writer
-	conn := connection(c)
-	conn.Close = func() error { return errors.Join(writer.Close(), c.Close()) }
-	return conn, nil
+	return func() error { return errors.Join(writer.Close(), c.Close()) }, nil
 }
 
 // ownerOf returns the comparison that the client gives to leaders.

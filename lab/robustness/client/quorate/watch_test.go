@@ -37,13 +37,14 @@ func (a *recordingWatcher) Watch(ctx context.Context, key string, opts ...client
 
 func TestWatcherPassesTheRequestOn(t *testing.T) {
 	a := &recordingWatcher{}
-	NewWatcher(a).Watch(t.Context(), history.WatchRequest{Key: "a", StartRevision: 7})
+	c := Client{&clientv3.Client{Watcher: a}}
+	c.Watch(t.Context(), history.WatchRequest{Key: "a", StartRevision: 7})
 	assert.Equal(t, "a", string(a.op.KeyBytes()))
 	assert.Empty(t, a.op.RangeBytes())
 	assert.EqualValues(t, 7, a.op.Rev())
 	assert.False(t, a.leader)
 
-	NewWatcher(a).Watch(t.Context(), history.WatchRequest{Key: "a", RangeEnd: "b", RequireLeader: true})
+	c.Watch(t.Context(), history.WatchRequest{Key: "a", RangeEnd: "b", RequireLeader: true})
 	assert.Equal(t, "b", string(a.op.RangeBytes()))
 	assert.Zero(t, a.op.Rev())
 	assert.True(t, a.leader)
@@ -59,9 +60,9 @@ func TestWatcherPassesTheRequestOn(t *testing.T) {
 		{history.WatchRequest{Key: "a", NoPut: true}, clientv3.Op.IsFilterPut},
 		{history.WatchRequest{Key: "a", NoDelete: true}, clientv3.Op.IsFilterDelete},
 	} {
-		NewWatcher(a).Watch(t.Context(), tt.req)
+		c.Watch(t.Context(), tt.req)
 		assert.True(t, tt.set(a.op), tt.req.String())
-		NewWatcher(a).Watch(t.Context(), history.WatchRequest{Key: "a"})
+		c.Watch(t.Context(), history.WatchRequest{Key: "a"})
 		assert.False(t, tt.set(a.op), tt.req.String())
 	}
 }
@@ -84,5 +85,5 @@ func TestWatcherPassesResponsesOn(t *testing.T) {
 			{Type: history.DeleteEvent, KeyValue: history.KeyValue{Key: "k", ModRevision: 4}, Prev: &known},
 		}},
 		{Revision: 5, Canceled: true, CompactRevision: 5, Err: rpctypes.ErrCompacted},
-	}, slices.Collect(NewWatcher(a).Watch(t.Context(), history.WatchRequest{Key: "k"})))
+	}, slices.Collect(Client{&clientv3.Client{Watcher: a}}.Watch(t.Context(), history.WatchRequest{Key: "k"})))
 }
