@@ -2,14 +2,12 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
-	"k8s.io/client-go/dynamic"
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-
-	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // Admin returns the configuration of a client that may do everything. Each call
@@ -32,28 +30,31 @@ func (c *ControlPlane) configFor(token, address string) *rest.Config {
 	}
 }
 
-// clientOf returns the configuration of the administrator for an address, and a client whose connections end with their
-// requests. Those of the transport that client-go shares among all clients of a server cannot be closed. An error ends it, see
-// package fatal.
-func (c *ControlPlane) clientOf(address string) (*rest.Config, *http.Client) {
-	config := c.configFor(c.files.admin, address)
-	security, err := rest.TLSConfigFor(config)
-	fatal.If(err, "certificate of the API server")
-	authorized := fatal.OK(rest.HTTPWrappersForConfig(config, &http.Transport{TLSClientConfig: security, DisableKeepAlives: true}))
-	return config, &http.Client{Transport: authorized}
+// Direct returns the configuration of the administrator past the link, and a client whose connections end with their requests.
+// Those of the transport that client-go shares among all clients of a server cannot be closed.
+func (c *ControlPlane) Direct() (*rest.Config, *http.Client, error) {
+	return c.direct(strings.TrimPrefix(c.Server().DirectEndpoint(), "http://"))
 }
 
-// connect makes the clients of the methods, which do not go through the link.
-func (c *ControlPlane) connect() {
-	config, client := c.clientOf(strings.TrimPrefix(c.Server().DirectEndpoint(), "http://"))
-	c.core = fatal.OK(core.NewForConfigAndClient(config, client))
-	c.admin = fatal.OK(dynamic.NewForConfigAndClient(config, client))
+func (c *ControlPlane) direct(address string) (*rest.Config, *http.Client, error) {
+	config := c.configFor(c.files.admin, address)
+	security, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kube: certificate of the API server: %w", err)
+	}
+	authorized, err := rest.HTTPWrappersForConfig(config, &http.Transport{TLSClientConfig: security, DisableKeepAlives: true})
+	return config, &http.Client{Transport: authorized}, err
 }
 
 // checkReady asks the API server at an address whether it is ready.
 func (c *ControlPlane) checkReady(ctx context.Context, address string) error {
-	return fatal.Catch(func() {
-		asking := fatal.OK(core.NewForConfigAndClient(c.clientOf(address)))
-		fatal.If(asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error())
-	})
+	config, client, err := c.direct(address)
+	if err != nil {
+		return err
+	}
+	asking, err := core.NewForConfigAndClient(config, client)
+	if err != nil {
+		return err
+	}
+	return asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }

@@ -37,9 +37,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/dynamic"
-	core "k8s.io/client-go/kubernetes/typed/core/v1"
-
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
@@ -73,8 +70,6 @@ type ControlPlane struct {
 	etcd   *lab.Cluster
 	server *lab.Cluster // the API server
 	files  files
-	core   *core.CoreV1Client
-	admin  dynamic.Interface
 }
 
 // Start starts a control plane and returns when the API server is ready. It gives up
@@ -105,7 +100,6 @@ func (c *ControlPlane) start(ctx context.Context, cfg Config) {
 		Binary: cfg.Binary, Dir: cfg.Dir, Command: c.flags, Ready: c.checkReady, StartTimeout: startTimeout,
 	})
 	fatal.If(err, "API server")
-	c.connect()
 }
 
 // Close kills the API server and etcd and returns when their processes, files and

@@ -67,8 +67,7 @@ func TestKubeAPIServer(t *testing.T) {
 		c, err := kube.Start(ctx, kube.Config{Etcd: s.Config(path), Dir: t.TempDir()})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
-		require.NoError(t, c.CreateNamespace(ctx, "load"))
-		l := newLoad(t, c)
+		l := newLoad(ctx, t, c)
 		defer l.close()
 		l.run(ctx, t, c)
 	})
@@ -84,11 +83,13 @@ type load struct {
 	lists   int
 }
 
-func newLoad(t *testing.T, c *kube.ControlPlane) *load {
+func newLoad(ctx context.Context, t *testing.T, c *kube.ControlPlane) *load {
 	config := c.Admin()
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	all, err := core.NewForConfigAndClient(config, client)
+	require.NoError(t, err)
+	_, err = all.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "load"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return &load{objects: all.ConfigMaps("load"), close: client.CloseIdleConnections, written: make(map[string][]uint64)}
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/internal/grpctest"
@@ -68,14 +70,16 @@ func (s *scene) watch(t *testing.T, change ...func(*kubernetes.Config)) *grpctes
 // set puts a slice.
 func (s *scene) set(t *testing.T, slice *discoveryv1.EndpointSlice) {
 	t.Helper()
-	require.NoError(t, s.plane.Apply(within(t, testTimeout), slice))
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(slice)
+	require.NoError(t, err)
+	s.apply(t, &unstructured.Unstructured{Object: fields})
 }
 
 // delete removes a slice.
 func (s *scene) delete(t *testing.T, name string) {
 	t.Helper()
-	kind := discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
-	require.NoError(t, s.plane.Delete(within(t, testTimeout), kind, s.namespace, name))
+	slices := s.resource(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), s.namespace)
+	require.NoError(t, slices.Delete(within(t, testTimeout), name, metav1.DeleteOptions{}))
 }
 
 // slice returns a slice of the service with ready pods at these addresses.

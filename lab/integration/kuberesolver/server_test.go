@@ -10,12 +10,23 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/lab/kube"
@@ -23,7 +34,11 @@ import (
 
 // real is a kube-apiserver over etcd, which all cases share, each in a namespace of its
 // own.
-type real struct{ plane *kube.ControlPlane }
+type real struct {
+	plane *kube.ControlPlane
+	core  *core.CoreV1Client
+	admin dynamic.Interface
+}
 
 // startReal starts the control plane, or skips the test where there is no executable.
 func startReal(t *testing.T) *real {
@@ -39,7 +54,14 @@ func startReal(t *testing.T) *real {
 		}
 		assert.NoError(t, plane.Close())
 	})
-	return &real{plane: plane}
+	r := &real{plane: plane}
+	config, client, err := plane.Direct()
+	require.NoError(t, err)
+	r.core, err = core.NewForConfigAndClient(config, client)
+	require.NoError(t, err)
+	r.admin, err = dynamic.NewForConfigAndClient(config, client)
+	require.NoError(t, err)
+	return r
 }
 
 // repair continues or restarts the server if a case has left it stopped or dead.
@@ -53,24 +75,81 @@ func (r *real) repair(t *testing.T) {
 // configuration of a client.
 func (r *real) admit(t *testing.T, namespace string) *rest.Config {
 	t.Cleanup(func() { r.repair(t) })
-	require.NoError(t, r.plane.CreateNamespace(within(t, testTimeout), namespace))
+	r.createNamespace(t, namespace)
 	return r.allow(t, namespace, roleManifest)
 }
 
 // admitEverywhere does so with the manifest for all namespaces.
 func (r *real) admitEverywhere(t *testing.T) *rest.Config {
-	require.NoError(t, r.plane.CreateNamespace(within(t, testTimeout), accountHome))
+	r.createNamespace(t, accountHome)
 	return r.allow(t, accountHome, clusterManifest)
+}
+
+// createNamespace makes a namespace, if it does not exist.
+func (r *real) createNamespace(t *testing.T, name string) {
+	_, err := r.core.Namespaces().Create(within(t, testTimeout), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+	}
 }
 
 // allow applies a manifest, and returns the configuration of the client that it is for.
 func (r *real) allow(t *testing.T, namespace, name string) *rest.Config {
-	ctx := within(t, testTimeout)
-	require.NoError(t, r.plane.ApplyManifest(ctx, namespace, manifest(t, name)))
-	token, err := r.plane.Token(ctx, namespace, account)
+	r.applyManifest(t, namespace, name)
+	reply, err := r.core.ServiceAccounts(namespace).CreateToken(within(t, testTimeout), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	r.awaitAnswer(t, token, namespace, http.StatusOK)
-	return r.plane.ConfigFor(token)
+	r.awaitAnswer(t, reply.Status.Token, namespace, http.StatusOK)
+	return r.plane.ConfigFor(reply.Status.Token)
+}
+
+// applyManifest applies the objects of a manifest: those without a namespace in the given one, unless their kind has none.
+func (r *real) applyManifest(t *testing.T, namespace, name string) {
+	t.Helper()
+	text := manifest(t, name)
+	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text)); ; {
+		var object unstructured.Unstructured
+		err := documents.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err)
+		if len(object.Object) == 0 { // nothing but comments
+			continue
+		}
+		if object.GetNamespace() == "" && !strings.HasPrefix(object.GetKind(), "Cluster") {
+			object.SetNamespace(namespace)
+		}
+		r.apply(t, &object)
+	}
+}
+
+// apply creates an object, or changes the existing one to it, by one PATCH (a server-side apply).
+func (r *real) apply(t *testing.T, object *unstructured.Unstructured) {
+	t.Helper()
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp") // the server sets it
+	_, err := r.resource(object.GroupVersionKind(), object.GetNamespace()).
+		Apply(within(t, testTimeout), object.GetName(), object, metav1.ApplyOptions{FieldManager: "lab", Force: true})
+	require.NoError(t, err)
+}
+
+// resource returns the client of a kind, in a namespace unless that is empty. The resource is the plural that nearly all kinds
+// have, in lower case.
+func (r *real) resource(kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	if namespace == "" {
+		return r.admin.Resource(plural)
+	}
+	return r.admin.Resource(plural).Namespace(namespace)
+}
+
+// compact compacts the history of etcd, beyond everything that clients have seen: it makes a change of its own. An API server that
+// is started afterwards answers 410 to watches that resume.
+func (r *real) compact(t *testing.T) {
+	kv := pb.NewKVClient(r.plane.Etcd().Members()[0].Conn())
+	now, err := kv.Put(within(t, testTimeout), &pb.PutRequest{Key: []byte("compact")})
+	require.NoError(t, err)
+	_, err = kv.Compact(within(t, testTimeout), &pb.CompactionRequest{Revision: now.Header.Revision, Physical: true})
+	require.NoError(t, err)
 }
 
 // hangUp resets the connections of clients.
@@ -87,14 +166,14 @@ func (r *real) restart(t *testing.T) {
 
 // revoke takes away the client's role; it returns when that is in force.
 func (s *scene) revoke(t *testing.T) {
-	binding := rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
-	require.NoError(t, s.plane.Delete(within(t, testTimeout), binding, s.namespace, "grpc-client-endpointslice-watcher"))
+	bindings := s.resource(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), s.namespace)
+	require.NoError(t, bindings.Delete(within(t, testTimeout), "grpc-client-endpointslice-watcher", metav1.DeleteOptions{}))
 	s.awaitAnswer(t, s.config.BearerToken, s.namespace, http.StatusForbidden)
 }
 
 // grant gives the role back; it returns when that is in force.
 func (s *scene) grant(t *testing.T) {
-	require.NoError(t, s.plane.ApplyManifest(within(t, testTimeout), s.namespace, manifest(t, roleManifest)))
+	s.applyManifest(t, s.namespace, roleManifest)
 	s.awaitAnswer(t, s.config.BearerToken, s.namespace, http.StatusOK)
 }
 

@@ -49,7 +49,6 @@ type load struct {
 }
 
 func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
-	fatal.If(c.CreateNamespace(ctx, namespace))
 	config := c.Admin()
 	client := fatal.OK(rest.HTTPClientFor(config))
 	leases := fatal.OK(coordination.NewForConfigAndClient(config, client))
@@ -57,6 +56,7 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
 		meter: &meter{pending: make(map[string]*pendingWrite)}, core: fatal.OK(core.NewForConfigAndClient(config, client)),
 		http: client,
 	}
+	fatal.OK(l.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}))
 	ctx, l.cancel = context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	for range watchers {
