@@ -7,6 +7,7 @@
 package mockserver
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // MockServer is one server. Its fields change when [MockServers] starts and stops
@@ -53,8 +55,8 @@ func (ms *MockServer) start() error {
 	if err != nil {
 		return fmt.Errorf("mockserver: %w", err)
 	}
-	server, served := grpc.NewServer(), make(chan struct{})
-	pb.RegisterKVServer(server, kvServer{})
+	server, served := grpc.NewServer(grpc.UnaryInterceptor(answer)), make(chan struct{})
+	pb.RegisterKVServer(server, pb.UnimplementedKVServer{})
 	pb.RegisterLeaseServer(server, leaseServer{})
 	ms.Address, ms.GRPCServer, ms.served = listener.Addr().String(), server, served
 	go func() {
@@ -63,6 +65,16 @@ func (ms *MockServer) start() error {
 	}()
 	return nil
 }
+
+// answer answers a call with a message without fields, which is the empty response of each type.
+func answer(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
+	return &emptypb.Empty{}, nil
+}
+
+// leaseServer ends the streams of keepalives.
+type leaseServer struct{ pb.UnimplementedLeaseServer }
+
+func (leaseServer) LeaseKeepAlive(pb.Lease_LeaseKeepAliveServer) error { return nil }
 
 // stop stops the server, if it runs.
 func (ms *MockServer) stop() {
