@@ -54,11 +54,8 @@ func Start() (*Server, error) {
 		objects: newObjects(),
 	}
 	close(s.passing)
-	err = s.RotateCA()
-	if err == nil {
-		err = s.Restart()
-	}
-	if err != nil {
+	s.setCertificateLocked()
+	if err := s.Restart(); err != nil {
 		return nil, errors.Join(err, reserved.Release())
 	}
 	return s, nil
