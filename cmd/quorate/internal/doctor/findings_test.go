@@ -224,7 +224,7 @@ func TestWhy(t *testing.T) {
 
 // A network that lets HTTP pass in time, and no call, is no sign of a member that is starved.
 func TestSlowNetwork(t *testing.T) {
-	v := &visit{cfg: Config{Timeout: time.Second}, failed: stepStatus, err: context.DeadlineExceeded, web: web{status: 404, took: 600 * time.Millisecond}}
+	v := &visit{cfg: Config{Timeout: time.Second}, failed: stepStatus, err: context.DeadlineExceeded, web: web{answer: answer{status: 404, took: 600 * time.Millisecond}}}
 	d := diagnosis{cfg: v.cfg, visits: []*visit{v}}
 	d.failure(v)
 	assert.Equal(t, "HTTP is answered after 600ms, and no call within 1s: the network is slow, or the member is", d.findings[0].Cause)

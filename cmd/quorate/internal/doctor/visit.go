@@ -1,12 +1,14 @@
 package doctor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -110,7 +112,7 @@ func (v *visit) fail(s step, err error) { v.failed, v.err = s, err }
 // examine does one step after the other. It sends HTTP requests and calls at the same time, so that an endpoint that
 // answers neither takes one timeout.
 func (v *visit) examine(ctx context.Context) {
-	v.steps(ctx, v.findName, v.findServer, v.shakeHands)
+	v.steps(ctx, v.findName, v.findServer)
 	if v.failed == stepNone {
 		var http sync.WaitGroup
 		http.Go(func() { v.within(ctx, v.askWeb) })
@@ -163,6 +165,7 @@ func (v *visit) dial(ctx context.Context) (net.Conn, error) {
 	return dial(ctx, address)
 }
 
+// findServer makes a connection as the client does, with TLS where the client has it, and sends nothing on it.
 func (v *visit) findServer(ctx context.Context) {
 	begin := time.Now()
 	conn, err := v.dial(ctx)
@@ -170,21 +173,14 @@ func (v *visit) findServer(ctx context.Context) {
 		v.fail(stepTCP, err)
 		return
 	}
+	defer func() { _ = conn.Close() }()
 	v.connect = time.Since(begin)
-	_ = conn.Close() // it only shows that the server can be reached
+	if v.tls != nil {
+		v.shakeHands(ctx, conn)
+	}
 }
 
-// shakeHands makes a TLS connection as the client does, and sends nothing on it.
-func (v *visit) shakeHands(ctx context.Context) {
-	if v.tls == nil {
-		return
-	}
-	conn, err := v.dial(ctx)
-	if err != nil {
-		v.fail(stepTCP, err)
-		return
-	}
-	defer func() { _ = conn.Close() }()
+func (v *visit) shakeHands(ctx context.Context, conn net.Conn) {
 	cfg := v.tls.Clone()
 	cfg.NextProtos = []string{"h2"}
 	if _, given := clientCertificate(cfg); !given {
@@ -195,7 +191,7 @@ func (v *visit) shakeHands(ctx context.Context) {
 	}
 	begin := time.Now()
 	secure := tls.Client(conn, cfg)
-	err = secure.HandshakeContext(ctx)
+	err := secure.HandshakeContext(ctx)
 	v.handshake = time.Since(begin)
 	v.certificates = secure.ConnectionState().PeerCertificates
 	if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -212,7 +208,7 @@ func (v *visit) findProtocol(ctx context.Context) {
 		if v.certificates != nil {
 			return
 		}
-		if answer := v.request(ctx, nil, "/version"); answer.err == nil && !answer.wantsTLS {
+		if a := v.request(ctx, nil, "/version"); a.err == nil && (a.status != http.StatusBadRequest || !bytes.Contains(a.body, []byte(tlsWanted))) {
 			v.speaks = "plaintext"
 		}
 		return

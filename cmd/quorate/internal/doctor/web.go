@@ -19,26 +19,22 @@ import (
 
 // web is what an endpoint answers over HTTP.
 type web struct {
+	answer         // to the request for the version
 	server  string // version of the server, empty if it is not known
-	status  int    // of the answer to a request over HTTP, 0 without one
-	took    time.Duration
 	proxy   bool   // it is etcd's grpc-proxy
-	err     error  // HTTP is not spoken
 	metrics []byte // of a member
-	// skew is how far the clock of the server is ahead of this machine's at least; negative if
-	// it is behind; 0 if they may agree.
-	skew  time.Duration
-	clock bool // there was a Date
 }
 
 // answer is the answer to a request over HTTP.
 type answer struct {
-	status         int
-	body           []byte
-	date           time.Time // zero if there was none
-	sent, received time.Time
-	wantsTLS       bool
-	err            error
+	err    error // HTTP is not spoken
+	status int   // 0 without an answer
+	body   []byte
+	took   time.Duration
+	// skew is how far the clock of the server is ahead of this machine's at least; negative if
+	// it is behind; 0 if they may agree.
+	skew  time.Duration
+	clock bool // there was a Date
 }
 
 // maxBody is enough for the metrics of a member.
@@ -49,18 +45,13 @@ const tlsWanted = "Client sent an HTTP request to an HTTPS server"
 
 // askWeb requests what gRPC does not provide. A server without HTTP is not a finding.
 func (v *visit) askWeb(ctx context.Context) {
-	a := v.request(ctx, v.tls, "/version")
-	v.web.err = a.err
-	if a.err != nil {
+	v.web.answer = v.request(ctx, v.tls, "/version")
+	if v.web.err != nil {
 		return
 	}
-	v.web.status, v.web.took = a.status, a.received.Sub(a.sent)
 	var version struct{ Etcdserver string }
-	_ = json.Unmarshal(a.body, &version) // others answer something else
+	_ = json.Unmarshal(v.web.body, &version) // others answer something else
 	v.web.server = version.Etcdserver
-	if !a.date.IsZero() {
-		v.web.clock, v.web.skew = true, skew(a.date, a.sent, a.received)
-	}
 	// The proxy's /proxy/health takes long where no member answers.
 	v.web.proxy = bytes.Contains(v.request(ctx, v.tls, "/proxy/metrics").body, []byte("etcd_grpc_proxy_"))
 	v.web.metrics = v.request(ctx, v.tls, "/metrics").body
@@ -94,18 +85,18 @@ func (v *visit) request(ctx context.Context, secure *tls.Config, path string) (a
 	if err != nil {
 		return answer{err: err}
 	}
-	a.sent = time.Now().Round(0)
+	sent := time.Now().Round(0)
 	resp, err := transport.RoundTrip(req)
-	a.received = time.Now().Round(0)
+	received := time.Now().Round(0)
 	if err != nil {
-		a.err = err
-		return a
+		return answer{err: err}
 	}
 	defer func() { _ = resp.Body.Close() }()
-	a.status = resp.StatusCode
+	a.status, a.took = resp.StatusCode, received.Sub(sent)
 	a.body, _ = io.ReadAll(io.LimitReader(resp.Body, maxBody)) // what there is will do
-	a.wantsTLS = a.status == http.StatusBadRequest && bytes.Contains(a.body, []byte(tlsWanted))
-	a.date, _ = http.ParseTime(resp.Header.Get("Date")) // zero without one
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		a.clock, a.skew = true, skew(date, sent, received)
+	}
 	return a
 }
 
