@@ -184,10 +184,8 @@ func idsOf(clients []faults.Client) []string {
 // conclude returns the error that a command ends with; err is that of the run.
 func conclude(cmd *cobra.Command, verdict robustness.Verdict, interrupted bool, err error) error {
 	switch total := verdict.Total(); {
-	case total == 1:
-		return errors.Join(cli.NegativeError("violation: "+verdict.Violations[0].Message), err)
-	case total > 1:
-		return errors.Join(cli.NegativeError(fmt.Sprintf("%d violations, the first: %s", total, verdict.Violations[0].Message)), err)
+	case total > 0:
+		return errors.Join(cli.NegativeError(cli.Count(total, "violation")+", the first: "+verdict.Violations[0].Message), err)
 	case err == nil && interrupted:
 		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
 	default:

@@ -125,7 +125,7 @@ func TestFaultsExitStatus(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{name: "good", args: []string{"--seed", "9"}, stdout: []string{"healthy", "The seed was 9."}},
-		{name: "one violation", change: violates("one is missing"), status: cli.Negative, stderr: []string{"quorate-lab: violation: one is missing\n"}},
+		{name: "one violation", change: violates("one is missing"), status: cli.Negative, stderr: []string{"quorate-lab: 1 violation, the first: one is missing\n"}},
 		{
 			name: "violations", change: violates("one is missing", "another one"), status: cli.Negative,
 			stdout: []string{"reliable: one is missing\n    response 7\n"}, stderr: []string{"quorate-lab: 2 violations, the first: one is missing\n"},
@@ -141,7 +141,7 @@ func TestFaultsExitStatus(t *testing.T) {
 		},
 		{
 			name: "violations of Quorate", args: []string{"--compare"}, run: 2, change: violates("one is missing"), status: cli.Negative,
-			stderr: []string{"quorate-lab: violation: one is missing\n"},
+			stderr: []string{"quorate-lab: 1 violation, the first: one is missing\n"},
 		},
 		{
 			name: "failure of a comparison", args: []string{"--compare"}, run: 1, change: fails, status: cli.Failure,
@@ -170,7 +170,7 @@ func TestFaultsExitStatus(t *testing.T) {
 func TestCompareEndsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	seen, status, stdout, stderr := execFaults(ctx, func(_ int, rep *faults.Report) error {
-		cancel(cli.SignalError{Signal: syscall.SIGINT})
+		cancel(cli.SignalError(syscall.SIGINT))
 		rep.Interrupted = true
 		return nil
 	}, "--compare")

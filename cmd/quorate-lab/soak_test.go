@@ -42,7 +42,7 @@ func TestSoakExitStatus(t *testing.T) {
 	v.Evidence = []string{"response 3"}
 	bad.Verdict.Count("serving", 1)
 	interrupted, interrupt := context.WithCancelCause(t.Context())
-	interrupt(cli.SignalError{Signal: syscall.SIGINT})
+	interrupt(cli.SignalError(syscall.SIGINT))
 	for _, tt := range []struct {
 		name           string
 		ctx            context.Context

@@ -144,8 +144,5 @@ func (f *doctorFlags) show(cmd *cobra.Command, report doctor.Report) error {
 			serious++
 		}
 	}
-	if serious == 1 {
-		return cli.NegativeError("1 finding")
-	}
-	return cli.NegativeError(fmt.Sprintf("%d findings", serious))
+	return cli.NegativeError(cli.Count(serious, "finding"))
 }

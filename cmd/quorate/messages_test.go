@@ -21,7 +21,7 @@ func TestCommandsNameTheProblem(t *testing.T) {
 	noQuorum, https := plain.Members()[0].Endpoint(), secure.Endpoints()[0]
 	_, address, _ := strings.Cut(https, "://")
 	interrupted, interrupt := context.WithCancelCause(t.Context())
-	interrupt(cli.SignalError{Signal: syscall.SIGINT})
+	interrupt(cli.SignalError(syscall.SIGINT))
 	verify := func(endpoint string) []string {
 		return []string{"verify", "--command-timeout", "4s", "--endpoints", endpoint}
 	}

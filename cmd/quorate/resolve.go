@@ -217,6 +217,7 @@ type display struct {
 
 func (s *display) updated(u resolve.Update) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.first == nil || u.Err == nil { // else the command's own error says it
 		s.view.Update(u)
 	}
@@ -231,7 +232,6 @@ func (s *display) updated(u resolve.Update) {
 			s.finishLocked()
 		}
 	}
-	s.mu.Unlock()
 	if s.probes != nil && u.Err == nil {
 		s.probes.Ask(u.Endpoints)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -100,7 +101,7 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	case err != nil && cmd.Context().Err() != nil:
 		return context.Cause(cmd.Context())
 	case err == nil && top.Interrupted(last):
-		return cli.SignalError{Signal: os.Interrupt}
+		return cli.SignalError(syscall.SIGINT)
 	}
 	return err
 }

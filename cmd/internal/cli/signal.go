@@ -18,10 +18,10 @@ func UntilSignal() context.Context {
 	}
 	signal.Notify(asked, signals...)
 	go func() {
-		cancel(SignalError{<-asked})
+		cancel(SignalError((<-asked).(syscall.Signal)))
 		for s := range asked {
 			if s != syscall.SIGHUP { // a terminal may send it more than once
-				os.Exit(SignalError{s}.ExitStatus())
+				os.Exit(SignalError(s.(syscall.Signal)).exitStatus())
 			}
 		}
 	}()
@@ -34,16 +34,9 @@ func SurviveClosedPipe() {
 }
 
 // SignalError is the end of a context by a signal.
-type SignalError struct {
-	Signal os.Signal
-}
+type SignalError syscall.Signal
 
-func (e SignalError) Error() string { return e.Signal.String() }
+func (e SignalError) Error() string { return syscall.Signal(e).String() }
 
-// ExitStatus returns the exit status that shells know for an end by the signal.
-func (e SignalError) ExitStatus() int {
-	if number, ok := e.Signal.(syscall.Signal); ok {
-		return 128 + int(number)
-	}
-	return Failure
-}
+// exitStatus returns the exit status that shells know for an end by the signal.
+func (e SignalError) exitStatus() int { return 128 + int(e) }

@@ -54,6 +54,14 @@ func CleanJSON(text []byte) []byte {
 	return out
 }
 
+// Count returns a number of things, whose name gets an s unless there is one.
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
 // Milliseconds formats a time, "" for 0.
 func Milliseconds(v float64) string {
 	switch {

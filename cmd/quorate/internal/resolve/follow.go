@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/credentials/insecure"
@@ -37,15 +36,14 @@ func (u Update) Names() map[string]bool {
 	return names
 }
 
-// Follow resolves a target until ctx ends, and calls notify with each update. It returns the
+// Follow resolves a target until ctx ends, and calls notify with each update, perhaps concurrently. It returns the
 // resolver's error if it refuses the target, and ctx's cause otherwise.
 func Follow(ctx context.Context, b resolver.Builder, target string, notify func(Update)) error {
 	u, err := url.Parse(target)
 	if err != nil {
 		return fmt.Errorf("target %q is no URL", endpoint.Redact(target))
 	}
-	cc := &listener{notify: notify}
-	r, err := b.Build(resolver.Target{URL: *u}, cc, resolver.BuildOptions{DialCreds: insecure.NewCredentials()})
+	r, err := b.Build(resolver.Target{URL: *u}, listener{notify}, resolver.BuildOptions{DialCreds: insecure.NewCredentials()})
 	if err != nil {
 		return err
 	}
@@ -55,22 +53,17 @@ func Follow(ctx context.Context, b resolver.Builder, target string, notify func(
 }
 
 // listener is a channel that only listens to its resolver.
-type listener struct {
-	mu     sync.Mutex
-	notify func(Update)
-}
+type listener struct{ notify func(Update) }
 
-var _ resolver.ClientConn = (*listener)(nil)
+var _ resolver.ClientConn = listener{}
 
-func (l *listener) update(u Update) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l listener) update(u Update) {
 	u.At = time.Now()
 	l.notify(u)
 }
 
 // UpdateState passes on the endpoints.
-func (l *listener) UpdateState(s resolver.State) error {
+func (l listener) UpdateState(s resolver.State) error {
 	eps := slices.Clone(s.Endpoints)
 	if len(eps) == 0 {
 		for _, a := range s.Addresses {
@@ -84,7 +77,7 @@ func (l *listener) UpdateState(s resolver.State) error {
 }
 
 // ReportError passes on the error.
-func (l *listener) ReportError(err error) {
+func (l listener) ReportError(err error) {
 	if err == nil {
 		err = errors.New("the resolver reports an error, and does not say which")
 	}
@@ -92,12 +85,12 @@ func (l *listener) ReportError(err error) {
 }
 
 // NewAddress is the deprecated way in which resolvers publish addresses.
-func (l *listener) NewAddress(addrs []resolver.Address) {
+func (l listener) NewAddress(addrs []resolver.Address) {
 	_ = l.UpdateState(resolver.State{Addresses: addrs})
 }
 
 // ParseServiceConfig ignores service configs: they do not change where a target leads.
-func (*listener) ParseServiceConfig(string) *serviceconfig.ParseResult {
+func (listener) ParseServiceConfig(string) *serviceconfig.ParseResult {
 	return &serviceconfig.ParseResult{}
 }
 

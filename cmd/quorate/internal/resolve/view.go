@@ -48,7 +48,7 @@ func (t *Text) Update(u Update) {
 	for _, ep := range u.Endpoints {
 		now[name(ep)] = describe(ep)
 	}
-	t.headline(u.At, count(len(now)))
+	t.headline(u.At, cli.Count(len(now), "endpoint"))
 	for _, id := range slices.Sorted(maps.Keys(t.known)) {
 		if _, ok := now[id]; !ok {
 			t.line("  - " + id)
@@ -80,13 +80,6 @@ func (t *Text) headline(at time.Time, text string) {
 
 // line writes a line. A closed output ends the command elsewhere.
 func (t *Text) line(text string) { _, _ = fmt.Fprintln(t.out, cli.OneLine(text)) }
-
-func count(n int) string {
-	if n == 1 {
-		return "1 endpoint"
-	}
-	return fmt.Sprintf("%d endpoints", n)
-}
 
 // describe returns weight and metadata of an endpoint, with leading spaces.
 func describe(ep resolver.Endpoint) string {

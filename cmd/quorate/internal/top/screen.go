@@ -53,22 +53,15 @@ func (o order) String() string {
 // sorted returns the members of a snapshot in an order; those of a client stay together.
 func (o order) sorted(members []Member) []Member {
 	members = slices.Clone(members)
-	client := map[string]int{}
-	for _, m := range members {
-		if _, ok := client[m.Client]; !ok {
-			client[m.Client] = len(client)
-		}
-	}
 	slices.SortStableFunc(members, func(a, b Member) int {
-		within := 0
-		switch o {
+		switch client := cmp.Compare(a.Client, b.Client); o {
 		case byState:
-			within = cmp.Compare(serves(a), serves(b))
+			return cmp.Or(client, cmp.Compare(serves(a), serves(b)))
 		case byLatency:
-			within = cmp.Compare(b.LatencyMS, a.LatencyMS)
+			return cmp.Or(client, cmp.Compare(b.LatencyMS, a.LatencyMS))
 		case asGiven, orders:
 		}
-		return cmp.Or(cmp.Compare(client[a.Client], client[b.Client]), within)
+		return 0
 	})
 	return members
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -74,9 +73,7 @@ func (r Result) Page(w io.Writer) error { return r.finding.Visualize(w) }
 // Run loads the cluster and checks it. When ctx ends the load ends early, and is checked. The error says
 // that nothing can be concluded, or that something could not be removed.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
-	name := make([]byte, 8)
-	_, _ = rand.Read(name) // it does not fail
-	r := &run{cfg: cfg, begin: time.Now(), prefix: cfg.Prefix + hex.EncodeToString(name) + "/"}
+	r := &run{cfg: cfg, begin: time.Now(), prefix: cfg.Prefix + rand.Text() + "/"}
 	if err := r.grant(ctx); err != nil {
 		if ctx.Err() != nil {
 			return Result{}, context.Cause(ctx)
