@@ -9,7 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // BecomeLearner replaces the member by a learner: it is killed, removed from the cluster, added

@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/testpki"
-	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // serverName is a DNS name in the members' certificate, in addition to the address

@@ -22,6 +22,7 @@ var layers = map[string][]string{
 	"":                          {"balancer", "keepalive", "retry", "observe", "observe/introspect", "internal/hedge", "internal/observed"},
 	"internal/hedge":            {"balancer", "internal/pause", "observe", "retry"},
 	"internal/endpoint":         {},
+	"internal/fatal":            {},
 	"retry":                     {},
 	"internal/feed":             {"internal/pause"},
 	"internal/lastgood":         {},

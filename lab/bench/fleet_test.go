@@ -19,9 +19,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/scrape"
 	"github.com/quorate/quorate/lab/link"
 )

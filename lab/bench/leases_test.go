@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
-	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // leases grants leases by 32 callers, so that the grants spread over the time that the server takes for them, and keeps them

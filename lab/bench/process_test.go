@@ -15,9 +15,9 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/bench/internal/cputime"
-	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // fleetJob describes the clients of a process of a fleet.

@@ -7,8 +7,8 @@ import (
 	"net"
 	"strings"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/lab/link"
 )

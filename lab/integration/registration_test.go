@@ -27,8 +27,8 @@ import (
 	_ "github.com/quorate/quorate/balancer/policies"
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/naming/endpoints"
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/grpctest"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/resolver/etcd"
 )

@@ -37,8 +37,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
 

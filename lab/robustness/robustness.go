@@ -22,9 +22,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/tally"
 	"github.com/quorate/quorate/lab/robustness/history"
 )

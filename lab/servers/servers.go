@@ -19,8 +19,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/etcd34"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers/site"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // Entry is one step of a program: what was done, what came back.

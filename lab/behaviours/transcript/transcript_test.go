@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab/behaviours/transcript"
-	"github.com/quorate/quorate/lab/internal/fatal"
 )
 
 // one records a single step.

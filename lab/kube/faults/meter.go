@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/scrape"
 	"github.com/quorate/quorate/lab/kube"
 )

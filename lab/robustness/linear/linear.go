@@ -14,8 +14,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/resolver/dns"
 )

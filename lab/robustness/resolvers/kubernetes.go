@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/resolver/kubernetes"
 	"github.com/quorate/quorate/resolver/kubernetes/fakeapiserver"
 )

@@ -24,8 +24,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/robustness"
 )
 

@@ -26,9 +26,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab/behaviours"
 	"github.com/quorate/quorate/lab/behaviours/transcript"
-	"github.com/quorate/quorate/lab/internal/fatal"
 	"github.com/quorate/quorate/lab/servers"
 	"github.com/quorate/quorate/lab/servers/site"
 )

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/quorate/quorate/lab/internal/fatal"
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 const (
