@@ -26,11 +26,7 @@ const (
 )
 
 func freezeMajority(_ context.Context, s Scene) {
-	members := s.Cluster.Members()
-	for _, i := range s.Rand.Perm(len(members))[:len(members)/2+1] {
-		s.Note(members[i].Name() + " is stopped")
-		fatal.If(members[i].Stop())
-	}
+	s.some(len(s.Cluster.Members())/2+1, "is stopped", (*lab.Member).Stop)
 }
 
 // pauseRepeatedly stops a follower for a time in each interval.

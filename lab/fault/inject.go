@@ -45,21 +45,19 @@ func silence(_ context.Context, s Scene, m *lab.Member) { s.Cluster.ClientLink(m
 // isolate cuts a member off from the others.
 func isolate(_ context.Context, s Scene, m *lab.Member) { s.Cluster.Isolate(m) }
 
-// eachPeer calls do with the links from a member to each of the others, and back.
-func (s Scene) eachPeer(m *lab.Member, do func(to, from *link.Link)) {
+// eachLink calls do with the links of a member to clients and members, and the direction in which it sends. A message from one
+// member to another is sent on a connection that either of them dialled, so both links count.
+func (s Scene) eachLink(m *lab.Member, do func(l *link.Link, sends link.Direction)) {
+	do(s.Cluster.ClientLink(m), link.Reverse)
 	for _, other := range s.Cluster.Others(m) {
-		do(s.Cluster.PeerLink(m, other), s.Cluster.PeerLink(other, m))
+		do(s.Cluster.PeerLink(m, other), link.Forward)
+		do(s.Cluster.PeerLink(other, m), link.Reverse)
 	}
 }
 
-// slow delays what a member sends. A message from one member to another is sent
-// on a connection that either of them dialled, so both links count.
+// slow delays what a member sends.
 func slow(_ context.Context, s Scene, m *lab.Member) {
-	s.Cluster.ClientLink(m).Delay(link.Reverse, slowness)
-	s.eachPeer(m, func(to, from *link.Link) {
-		to.Delay(link.Forward, slowness)
-		from.Delay(link.Reverse, slowness)
-	})
+	s.eachLink(m, func(l *link.Link, sends link.Direction) { l.Delay(sends, slowness) })
 }
 
 // onFollower chooses a follower, notes it, and takes an action on it.
@@ -142,17 +140,23 @@ func defrag(ctx context.Context, s Scene, m *lab.Member) {
 	}
 }
 
+// some acts on a number of members, which it chooses.
+func (s Scene) some(n int, what string, act func(*lab.Member) error) []*lab.Member {
+	members := s.Cluster.Members()
+	s.Rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	for _, m := range members[:n] {
+		s.Note(m.Name() + " " + what)
+		fatal.If(act(m))
+	}
+	return members[:n]
+}
+
 // majorityLost kills just enough members that no majority is left, and then restarts
 // one of them, which restores the majority.
 func majorityLost(ctx context.Context, s Scene) {
-	members := s.Cluster.Members()
-	places := s.Rand.Perm(len(members))[:(len(members)+1)/2]
-	for _, i := range places {
-		s.Note(members[i].Name() + " is killed")
-		fatal.If(members[i].Kill())
-	}
+	killed := s.some((len(s.Cluster.Members())+1)/2, "is killed", (*lab.Member).Kill)
 	fatal.If(pause.For(ctx, lostFor))
-	back := members[places[0]]
+	back := killed[0]
 	s.Note(back.Name() + " is restarted")
 	fatal.If(back.Restart(ctx))
 	fatal.If(s.Cluster.WaitReady(ctx))

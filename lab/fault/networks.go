@@ -91,9 +91,5 @@ func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave fun
 
 // lose makes a member lose packets to and from clients and members.
 func lose(_ context.Context, s Scene, m *lab.Member) {
-	s.Cluster.ClientLink(m).Lose(link.Both, lossShare)
-	s.eachPeer(m, func(to, from *link.Link) {
-		to.Lose(link.Both, lossShare)
-		from.Lose(link.Both, lossShare)
-	})
+	s.eachLink(m, func(l *link.Link, _ link.Direction) { l.Lose(link.Both, lossShare) })
 }

@@ -13,6 +13,7 @@ package child
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -48,7 +49,7 @@ func (p *Process) run(started chan<- error) {
 	err := p.cmd.Start()
 	started <- err
 	if err == nil {
-		p.err = p.cmd.Wait()
+		p.err = cmp.Or(p.cmd.Wait(), errors.New("exit status 0"))
 	}
 }
 
@@ -65,12 +66,7 @@ func (p *Process) Alive() bool { return !pause.Closed(p.exited) }
 
 // Cause says how the process ended, and is an error for a successful end too. It must
 // not be called before Exited is closed.
-func (p *Process) Cause() error {
-	if p.err != nil {
-		return p.err
-	}
-	return errors.New("exit status 0")
-}
+func (p *Process) Cause() error { return p.err }
 
 // Kill ends the process at once (SIGKILL), a frozen one too, and does not wait for
 // its end. On a process that is gone it does nothing.

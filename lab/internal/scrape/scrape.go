@@ -4,7 +4,6 @@ package scrape
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -38,25 +37,14 @@ func Read(ctx context.Context, client *http.Client, url string) (Metrics, error)
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s/metrics: %s", url, response.Status)
 	}
-	return parse(response.Body)
-}
-
-// parse reads the text format.
-func parse(text io.Reader) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(text)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	return families, nil
+	return parser.TextToMetricFamilies(response.Body)
 }
 
 // Sum returns the sum of a family of counters or gauges.
 func (m Metrics) Sum(name string) (sum float64) {
 	for _, metric := range m[name].GetMetric() {
-		sum += value(metric)
+		sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 	}
 	return sum
 }
-
-func value(m *dto.Metric) float64 { return m.GetCounter().GetValue() + m.GetGauge().GetValue() }

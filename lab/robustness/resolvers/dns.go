@@ -24,17 +24,17 @@ const (
 func newDNS(t *trial) *source {
 	server := fatal.OK(nameserver.New(""))
 	t.env.Cleanup(server.Close)
-	server.OnQuery(t.arrived.add)
+	server.OnQuery(t.arrive)
 	// The name exists without an address, so the answer is then an empty one and not NXDOMAIN.
 	server.Set(domain+" TXT", "1 exists")
 	s := &source{
-		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
-			b, err := dns.NewBuilder(dns.Config{
+		builder: func(removalDelay time.Duration) (resolver.Builder, error) {
+			return dns.NewBuilder(dns.Config{
 				Server: server.Addr, Interval: lookupInterval, MinInterval: lookupFloor, Timeout: lookupTimeout,
 				MassRemovalDelay: removalDelay, RotationWindow: -1,
 			})
-			return b, []string{fmt.Sprintf("dns:///%s:%d", domain, port), "dns:///_grpc._tcp." + domain}, err
 		},
+		targets: []string{fmt.Sprintf("dns:///%s:%d", domain, port), "dns:///_grpc._tcp." + domain},
 		list: func(addresses []string) {
 			all, services := make([]string, 0, len(addresses)), make([]string, 0, len(addresses))
 			for _, address := range addresses {

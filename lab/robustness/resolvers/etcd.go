@@ -38,14 +38,14 @@ func newEtcd(t *trial) *source {
 	manager := fatal.OK(endpoints.NewManager(fatal.OK(connect(cluster.DirectEndpoints())), service))
 	var listed []string
 	s := &source{
-		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
+		builder: func(removalDelay time.Duration) (resolver.Builder, error) {
 			client, err := connect(cluster.Endpoints(), t.countCalls()...)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			b, err := etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: removalDelay})
-			return b, []string{"etcd:///" + service}, err
+			return etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: removalDelay})
 		},
+		targets: []string{"etcd:///" + service},
 		list: func(addresses []string) {
 			replace(manager, listed, addresses)
 			listed = slices.Clone(addresses)
@@ -90,11 +90,11 @@ func replace(manager endpoints.Manager, old, addresses []string) {
 func (t *trial) countCalls() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			t.arrived.add(time.Now())
+			t.arrive(time.Now())
 			return invoke(ctx, method, req, reply, cc, opts...)
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			t.arrived.add(time.Now())
+			t.arrive(time.Now())
 			return open(ctx, desc, cc, method, opts...)
 		}),
 	}

@@ -30,7 +30,7 @@ func newKubernetes(t *trial) *source {
 	t.env.Cleanup(func() error {
 		server.Close()
 		for _, r := range server.Requests() {
-			t.arrived.add(r.At)
+			t.arrive(r.At)
 		}
 		return nil
 	})
@@ -40,18 +40,18 @@ func newKubernetes(t *trial) *source {
 	}))
 	restart := func() { fatal.If(server.Restart()) }
 	return &source{
-		builder: func(removalDelay time.Duration) (resolver.Builder, []string, error) {
+		builder: func(removalDelay time.Duration) (resolver.Builder, error) {
 			cfg := server.RESTConfig()
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-				t.arrived.add(time.Now())
+				t.arrive(time.Now())
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}
-			b, err := kubernetes.NewBuilder(kubernetes.Config{
+			return kubernetes.NewBuilder(kubernetes.Config{
 				REST: cfg, Namespace: namespace, MassRemovalDelay: removalDelay, MaxBackoff: maxBackoff,
 			})
-			return b, []string{"kubernetes:///" + service, "kubernetes:///" + service + ":" + strconv.Itoa(port)}, err
 		},
-		list: func(addresses []string) { slice = fatal.OK(server.Update(sliceOf(slice, addresses))) },
+		targets: []string{"kubernetes:///" + service, "kubernetes:///" + service + ":" + strconv.Itoa(port)},
+		list:    func(addresses []string) { slice = fatal.OK(server.Update(sliceOf(slice, addresses))) },
 		faults: []sourceFault{
 			{name: "hangs", begin: server.Hang, end: server.Resume},
 			{name: "stopped", begin: server.Stop, end: restart},

@@ -25,6 +25,24 @@ type observer struct {
 	falseSince time.Time       // since when the source leaves out most backends, which no channel may follow; zero if it does not
 	views      map[*view]bool  // of open channels
 	opened     []time.Duration // from the beginning of a channel to its list
+	arrived    []time.Time     // requests and connections at the source
+}
+
+// arrive records that a request or a connection has arrived at the source.
+func (o *observer) arrive(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.arrived = append(o.arrived, at)
+}
+
+// arrivedLocked returns how many arrived within a time from a moment on.
+func (o *observer) arrivedLocked(from time.Time, length time.Duration) (n int) {
+	for _, at := range o.arrived {
+		if since := at.Sub(from); since >= 0 && since < length {
+			n++
+		}
+	}
+	return n
 }
 
 // view is a channel between Build and Close, with its latest list. It stands between the two: the resolver sees it as the channel,

@@ -21,11 +21,11 @@ func TestMain(m *testing.M) {
 
 func TestArrivalsWithinATime(t *testing.T) {
 	from := time.Unix(1e9, 0)
-	var arrived arrivals
+	var o observer
 	for _, ms := range []int{110, -5, 0, 999, 1000} {
-		arrived.add(from.Add(time.Duration(ms) * time.Millisecond))
+		o.arrive(from.Add(time.Duration(ms) * time.Millisecond))
 	}
-	assert.Equal(t, 3, arrived.within(from, time.Second))
+	assert.Equal(t, 3, o.arrivedLocked(from, time.Second))
 }
 
 // Changes leave enough backends, and bring new ones. None makes half of what there was lately of them.

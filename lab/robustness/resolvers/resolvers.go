@@ -57,9 +57,9 @@ type Config struct {
 	// bound is how long a channel may take to have the current list after its source is back, or has changed, and to have
 	// any when it opens. Default 5 s.
 	bound time.Duration
-	// wrap and noRemovalDelay make resolvers break promises, in tests. another returns a new builder.
-	wrap           func(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder
-	noRemovalDelay bool // without MassRemovalDelay
+	// wrap and removalDelay make resolvers break promises, in tests. another returns a new builder.
+	wrap         func(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder
+	removalDelay time.Duration // their MassRemovalDelay, by default the constant of that name
 	// only is the name of the faults that are injected. Default all.
 	only string
 }
@@ -83,6 +83,7 @@ func (c Config) Run(ctx context.Context) (robustness.Outcome, error) {
 func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	c.Channels = cmp.Or(c.Channels, 100)
 	c.bound = cmp.Or(c.bound, 5*time.Second)
+	c.removalDelay = cmp.Or(c.removalDelay, removalDelay)
 	if len(c.Resolvers) == 0 {
 		c.Resolvers = Resolvers()
 	}

@@ -104,8 +104,8 @@ func TestMistakesAreFound(t *testing.T) {
 		promise robustness.Promise
 	}{
 		"errors empty the list":               {Config{Resolvers: dns, only: "servfail", wrap: wrapConn(newEmptying)}, Serving},
-		"a false list is applied, DNS":        {Config{Resolvers: dns, only: "names-a-part", noRemovalDelay: true}, Removal},
-		"a false list is applied, Kubernetes": {Config{Resolvers: kubernetes, only: "names-nothing", noRemovalDelay: true}, Removal},
+		"a false list is applied, DNS":        {Config{Resolvers: dns, only: "names-a-part", removalDelay: -1}, Removal},
+		"a false list is applied, Kubernetes": {Config{Resolvers: kubernetes, only: "names-nothing", removalDelay: -1}, Removal},
 		"changes are not reported":            {Config{Resolvers: kubernetes, only: "stopped", wrap: wrapConn(newFirstListOnly)}, Current},
 		"lists are forgotten, DNS":            {Config{Resolvers: dns, only: "silent", wrap: forget}, Serving},
 		"lists are forgotten, Kubernetes":     {Config{Resolvers: kubernetes, only: "stopped", wrap: forget}, Serving},

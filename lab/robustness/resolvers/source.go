@@ -1,7 +1,6 @@
 package resolvers
 
 import (
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
@@ -12,8 +11,9 @@ const removalDelay = 4 * time.Second
 
 // source is the source of a resolver, with its faults. Errors of its functions end them, see package fatal.
 type source struct {
-	// builder returns a builder as a process has one, and targets for its channels.
-	builder func(removalDelay time.Duration) (builder resolver.Builder, targets []string, err error)
+	// builder returns a builder as a process has one, and targets are those of its channels.
+	builder func(removalDelay time.Duration) (resolver.Builder, error)
+	targets []string
 	// list makes the source list these backends.
 	list func(addresses []string)
 	// faults are the faults that the source can have.
@@ -38,28 +38,4 @@ func falseLists() []sourceFault {
 		{name: "names-nothing", begin: nothing, end: nothing, listed: func(int) int { return 0 }},
 		{name: "names-a-part", begin: nothing, end: nothing, listed: func(all int) int { return all / 3 }},
 	}
-}
-
-// arrivals has the times at which requests and connections arrived at a source.
-type arrivals struct {
-	mu sync.Mutex
-	at []time.Time
-}
-
-func (a *arrivals) add(at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.at = append(a.at, at)
-}
-
-// within returns how many arrived within a time from a moment on.
-func (a *arrivals) within(from time.Time, length time.Duration) (n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, at := range a.at {
-		if since := at.Sub(from); since >= 0 && since < length {
-			n++
-		}
-	}
-	return n
 }

@@ -44,7 +44,6 @@ type trial struct {
 	env      *robustness.Env
 	rng      *rand.Rand
 	source   *source
-	arrived  arrivals // at the source
 	backends *backends
 
 	live     []string // backends that the source is to name
@@ -66,20 +65,13 @@ func (t *trial) start() {
 	t.source = sources[t.resolver](t)
 	t.live = t.backends.start((fewest + most) / 2)
 	t.list(t.live, t.source.list)
-	removal := removalDelay
-	if t.cfg.noRemovalDelay {
-		removal = -1
-	}
-	builder, targets, err := t.source.builder(removal)
-	fatal.If(err)
+	another := func() (resolver.Builder, error) { return t.source.builder(t.cfg.removalDelay) }
+	builder := fatal.OK(another())
 	if t.cfg.wrap != nil {
-		builder = t.cfg.wrap(builder, func() (resolver.Builder, error) {
-			another, _, err := t.source.builder(removal)
-			return another, err
-		})
+		builder = t.cfg.wrap(builder, another)
 	}
 	for i := range t.cfg.Channels {
-		c := newChannel(i, observedBuilder{builder, t.observer}, targets, t.backends.dial, t.rng)
+		c := newChannel(i, observedBuilder{builder, t.observer}, t.source.targets, t.backends.dial, t.rng)
 		fatal.If(c.openLocked())
 		t.channels = append(t.channels, c)
 		t.env.Cleanup(func() error { return c.current().Close() })
@@ -222,11 +214,11 @@ func (t *trial) checkArrivals(began time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ran := time.Since(began)
-	total := t.arrived.within(began, ran)
+	total := t.arrivedLocked(began, ran)
 	mean := float64(total) / ran.Seconds()
 	t.counts.Add(t.resolver+" arrivals", "in all", total)
 	for _, at := range t.returns {
-		second := t.arrived.within(at, time.Second)
+		second := t.arrivedLocked(at, time.Second)
 		t.counts.Max(t.resolver+" arrivals", "in a second after a return at most", second)
 		if float64(second) > max(fewArrivals*float64(t.cfg.Channels), peakToMean*mean) {
 			t.violatedLocked(Spread, "%d requests arrived in the second after a return of the source; the mean is %.1f a second", second, mean)
