@@ -4,26 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// EventType says what an event did to its key.
-type EventType uint8
-
+// What an event did to its key.
 const (
 	// PutEvent wrote the key.
-	PutEvent EventType = iota
+	PutEvent = mvccpb.Event_PUT
 	// DeleteEvent deleted it, by a delete, a txn or the end of a lease.
-	DeleteEvent
+	DeleteEvent = mvccpb.Event_DELETE
 )
-
-// String returns "put" or "delete".
-func (t EventType) String() string {
-	if t == DeleteEvent {
-		return "delete"
-	}
-	return "put"
-}
 
 // KeyValue is a key at one revision, as etcd returns it.
 type KeyValue struct {
@@ -39,7 +32,7 @@ type KeyValue struct {
 // Event is one change of one key.
 type Event struct {
 	// Type of the change.
-	Type EventType
+	Type mvccpb.Event_EventType
 	// KeyValue is the key after the change.
 	KeyValue
 	// Prev is the key before the change, nil if it was not delivered.
@@ -51,7 +44,7 @@ func (e Event) IsCreate() bool { return e.Type == PutEvent && e.CreateRevision =
 
 // String returns the event in a few words: "put /a at revision 12".
 func (e Event) String() string {
-	return fmt.Sprintf("%s %s at revision %d", e.Type, e.Key, e.ModRevision)
+	return fmt.Sprintf("%s %s at revision %d", strings.ToLower(e.Type.String()), e.Key, e.ModRevision)
 }
 
 // WatchRequest is the request of a reader.

@@ -25,10 +25,7 @@ func Dial(cfg clientv3.Config) (*clientv3.Client, error) {
 
 func connect(cfg clientv3.Config) (client.Connection, error) {
 	c, err := Dial(cfg)
-	if err != nil {
-		return client.Connection{}, err
-	}
-	return connection(c), nil
+	return connection(c), err
 }
 
 func connection(c *clientv3.Client) client.Connection {
@@ -38,8 +35,5 @@ func connection(c *clientv3.Client) client.Connection {
 // Locker connects one contender through a client with nothing set but endpoints and a dial timeout.
 func Locker(endpoints []string) (client.Locker, error) {
 	c, err := Dial(clientv3.Config{Endpoints: endpoints})
-	if err != nil {
-		return nil, err
-	}
-	return Client{c}, nil
+	return Client{c}, err
 }

@@ -61,10 +61,7 @@ func Events(from []*mvccpb.Event) []history.Event {
 	}
 	events := make([]history.Event, len(from))
 	for i, e := range from {
-		events[i].KeyValue = keyValue(e.Kv)
-		if e.Type == mvccpb.Event_DELETE {
-			events[i].Type = history.DeleteEvent
-		}
+		events[i] = history.Event{Type: e.Type, KeyValue: keyValue(e.Kv)}
 		if e.PrevKv != nil {
 			prev := keyValue(e.PrevKv)
 			events[i].Prev = &prev
