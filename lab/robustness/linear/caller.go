@@ -24,7 +24,6 @@ type caller struct {
 	shared Client // for the operations that share RPCs
 	pool   *pool
 	rng    *rand.Rand
-	now    func() time.Duration
 	values int
 }
 
@@ -37,7 +36,7 @@ func (c *caller) run(ctx context.Context) {
 }
 
 func (c *caller) call() {
-	g, knows := c.pool.enter(c.rng)
+	keys, knows := c.pool.enter(c.rng)
 	draw := planner{c.rng, c.value}
 	request := draw.request(knows)
 	kv := c.client
@@ -47,11 +46,11 @@ func (c *caller) call() {
 	request.Cached = !request.Shared && draw.cached(request)
 	ctx, cancel := context.WithTimeout(context.Background(), draw.timeout())
 	defer cancel()
-	op, _ := client.Do(ctx, kv, g.keys, model.Operation{Client: c.number, Request: request}, c.now)
+	op, _ := client.Do(ctx, kv, keys, model.Operation{Client: c.number, Request: request}, c.pool.now)
 	if op.Outcome == model.Unknown && ctx.Err() == nil {
 		c.pool.counts.Add("writes", unknownEarly, 1)
 	}
-	c.pool.leave(g, op)
+	c.pool.leave(keys, op)
 }
 
 // value returns a value that no other caller writes.
@@ -60,11 +59,8 @@ func (c *caller) value() string {
 	return fmt.Sprintf("%d.%d", c.number, c.values)
 }
 
-// A group lives until it reaches one of these bounds: the time to check its history grows with its length.
-const (
-	longestLife    = 3 * time.Second
-	mostOperations = 400
-)
+// groupLife is how long callers use a group of keys: the time to check its history grows with its length.
+const groupLife = 2 * time.Second
 
 // livingGroups is how many groups callers use at a time: few, so that they meet.
 const livingGroups = 3
@@ -78,60 +74,37 @@ const (
 // keyPrefix is what all keys of groups begin with.
 const keyPrefix = "/linear/"
 
-// group is a few keys and everything that was asked of them.
-type group struct {
-	keys       [model.Keys]string
-	started    time.Duration
-	operations []model.Operation
-	known      known
-}
-
-// due reports whether the group has lived long enough.
-func (g *group) due(now time.Duration) bool {
-	return now-g.started >= longestLife || len(g.operations) >= mostOperations
-}
-
-// pool has the groups that callers use and have used, and counts what they do.
+// pool has what was asked of each group of keys, and what is known of it, and counts what callers do.
 type pool struct {
 	now    func() time.Duration
 	counts *robustness.Counts
 
-	mu     sync.Mutex
-	groups []*group       // the living ones are the first
-	wrote  map[int64]bool // revisions of writes that were answered
+	mu         sync.Mutex
+	operations map[[model.Keys]string][]model.Operation
+	known      map[[model.Keys]string]known
+	wrote      map[int64]bool // revisions of writes that were answered
 }
 
 func newPool(now func() time.Duration, counts *robustness.Counts) *pool {
-	p := &pool{now: now, counts: counts, wrote: map[int64]bool{}}
-	for range livingGroups {
-		p.groups = append(p.groups, p.newGroup())
+	return &pool{
+		now: now, counts: counts, operations: map[[model.Keys]string][]model.Operation{}, known: map[[model.Keys]string]known{},
+		wrote: map[int64]bool{},
 	}
-	return p
-}
-
-func (p *pool) newGroup() *group {
-	g := &group{started: p.now()}
-	for key := range g.keys {
-		g.keys[key] = fmt.Sprintf("%s%d/%d", keyPrefix, len(p.groups), key)
-	}
-	return g
 }
 
 // enter returns a group for one operation, and what is known of its keys.
-func (p *pool) enter(rng *rand.Rand) (*group, known) {
+func (p *pool) enter(rng *rand.Rand) (keys [model.Keys]string, knows known) {
+	living, epoch := rng.IntN(livingGroups), p.now()/groupLife
+	for key := range keys {
+		keys[key] = fmt.Sprintf("%s%d.%d/%d", keyPrefix, epoch, living, key)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	living := rng.IntN(livingGroups)
-	if old := p.groups[living]; old.due(p.now()) {
-		p.groups[living] = p.newGroup()
-		p.groups = append(p.groups, old)
-	}
-	g := p.groups[living]
-	return g, g.known
+	return keys, p.known[keys]
 }
 
 // leave adds an operation that has ended to the history of its group.
-func (p *pool) leave(g *group, op model.Operation) {
+func (p *pool) leave(keys [model.Keys]string, op model.Operation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts.Add(string(op.Request.Kind), op.Outcome.String(), 1)
@@ -144,6 +117,8 @@ func (p *pool) leave(g *group, op model.Operation) {
 		}
 		p.wrote[op.Response.Revision] = true
 	}
-	g.known.learn(op)
-	g.operations = append(g.operations, op)
+	knows := p.known[keys]
+	knows.learn(op)
+	p.known[keys] = knows
+	p.operations[keys] = append(p.operations[keys], op)
 }

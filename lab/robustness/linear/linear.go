@@ -63,7 +63,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	}
 	pool := newPool(env.Now, env.Counts)
 	called := robustness.Go(c.callers, func(i int) {
-		c := caller{number: i, client: clients[i/callersOfClient], shared: clients[0], pool: pool, rng: env.Rand(uint64(i)), now: env.Now}
+		c := caller{number: i, client: clients[i/callersOfClient], shared: clients[0], pool: pool, rng: env.Rand(uint64(i))}
 		c.run(ctx)
 	})
 	err := env.InjectFaults(ctx)
@@ -76,17 +76,13 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 			env.Counts.Add("gets", "answered from memory", int(m.FromMemory()))
 		}
 	}
-	c.check(pool.groups, model.NewRecord(keyPrefix, events, through), &env.Outcome)
+	c.check(pool.operations, model.NewRecord(keyPrefix, events, through), &env.Outcome)
 }
 
 // check checks each group.
-func (c Config) check(groups []*group, record *model.Record, out *robustness.Outcome) {
+func (c Config) check(groups map[[model.Keys]string][]model.Operation, record *model.Record, out *robustness.Outcome) {
 	if early := out.Counts.Of("writes", unknownEarly); c.Idempotent && early > 0 {
 		out.Verdict.Add(Known, "%d writes ended in an unknown outcome before their contexts ended", early)
 	}
-	operations := map[[model.Keys]string][]model.Operation{}
-	for _, g := range groups {
-		operations[g.keys] = g.operations
-	}
-	record.CheckAll(operations, out.Counts, &out.Verdict)
+	record.CheckAll(groups, out.Counts, &out.Verdict)
 }
