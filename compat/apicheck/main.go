@@ -10,33 +10,26 @@ import (
 
 	"github.com/quorate/quorate/compat/internal/api"
 	"github.com/quorate/quorate/compat/internal/source"
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 func main() {
 	page := flag.String("page", "", "file to write the list of what ours adds to, as Markdown")
 	flag.Parse()
-	passed, err := run(*page)
-	if err != nil {
+	passed := true
+	if err := fatal.Catch(func() { passed = check(*page) }); err != nil {
 		fmt.Fprintln(os.Stderr, "apicheck:", err)
+		passed = false
 	}
-	if err != nil || !passed {
+	if !passed {
 		os.Exit(1)
 	}
 }
 
-func run(page string) (passed bool, err error) {
-	tree, err := source.Find()
-	if err != nil {
-		return false, err
-	}
-	pairs, err := tree.Pairs()
-	if err != nil {
-		return false, err
-	}
-	reports, err := api.Check(tree, pairs)
-	if err != nil {
-		return false, err
-	}
+// check ends with the first error, see package fatal.
+func check(page string) (passed bool) {
+	tree := fatal.OK(source.Find())
+	reports := fatal.OK(api.Check(tree, fatal.OK(tree.Pairs())))
 	fmt.Println(api.Table(reports))
 	passed = true
 	for _, r := range reports {
@@ -44,7 +37,7 @@ func run(page string) (passed bool, err error) {
 		passed = passed && r.Passes()
 	}
 	if page != "" {
-		err = os.WriteFile(page, []byte(api.Page(reports)), 0o644)
+		fatal.If(os.WriteFile(page, []byte(api.Page(reports)), 0o644))
 	}
-	return passed, err
+	return passed
 }

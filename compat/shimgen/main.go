@@ -8,36 +8,22 @@ import (
 
 	"github.com/quorate/quorate/compat/internal/shim"
 	"github.com/quorate/quorate/compat/internal/source"
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 func main() {
-	if err := run(); err != nil {
+	if err := fatal.Catch(generate); err != nil {
 		fmt.Fprintln(os.Stderr, "shimgen:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	tree, err := source.Find()
-	if err != nil {
-		return err
-	}
-	pairs, err := tree.Pairs()
-	if err != nil {
-		return err
-	}
-	files, err := shim.Generate(pairs)
-	if err != nil {
-		return err
-	}
-	for name, content := range files {
+// generate ends with the first error, see package fatal.
+func generate() {
+	tree := fatal.OK(source.Find())
+	for name, content := range fatal.OK(shim.Generate(fatal.OK(tree.Pairs()))) {
 		path := filepath.Join(tree.Shim(), filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return err
-		}
+		fatal.If(os.MkdirAll(filepath.Dir(path), 0o755))
+		fatal.If(os.WriteFile(path, content, 0o644))
 	}
-	return nil
 }

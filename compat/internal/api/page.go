@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/compat/internal/source"
@@ -9,24 +10,19 @@ import (
 
 // Table is the outcome package by package, as text, with the sums in its last line.
 func Table(reports []Report) string {
-	width := len("package")
+	all, width := Report{Path: "all"}, len("package")
 	for _, r := range reports {
 		width = max(width, len(title(r)))
+		all.Identifiers += r.Identifiers
+		all.Missing = append(all.Missing, r.Missing...)
+		all.Incompatible = append(all.Incompatible, r.Incompatible...)
+		all.Added = append(all.Added, r.Added...)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-*s  identifiers  missing  incompatible  added\n", width, "package")
-	row := func(name string, identifiers, missing, incompatible, added int) {
-		fmt.Fprintf(&b, "%-*s  %11d  %7d  %12d  %5d\n", width, name, identifiers, missing, incompatible, added)
+	for _, r := range slices.Concat(reports, []Report{all}) {
+		fmt.Fprintf(&b, "%-*s  %11d  %7d  %12d  %5d\n", width, title(r), r.Identifiers, len(r.Missing), len(r.Incompatible), len(r.Added))
 	}
-	var identifiers, missing, incompatible, added int
-	for _, r := range reports {
-		row(title(r), r.Identifiers, len(r.Missing), len(r.Incompatible), len(r.Added))
-		identifiers += r.Identifiers
-		missing += len(r.Missing)
-		incompatible += len(r.Incompatible)
-		added += len(r.Added)
-	}
-	row("all", identifiers, missing, incompatible, added)
 	return b.String()
 }
 
