@@ -16,30 +16,20 @@ import (
 	"github.com/quorate/quorate/compat/internal/source"
 )
 
-var findTree = sync.OnceValues(source.Find) // runs the go command
+var findTree = sync.OnceValue(source.Find) // runs the go command
 
 func tree(t *testing.T) source.Tree {
 	t.Helper()
-	tree, err := findTree()
-	require.NoError(t, err)
-	return tree
+	return findTree()
 }
 
 // pairs loads the packages once for all tests.
-var pairs = sync.OnceValues(func() ([]source.Pair, error) {
-	tree, err := findTree()
-	if err != nil {
-		return nil, err
-	}
-	return tree.Pairs()
-})
+var pairs = sync.OnceValue(func() []source.Pair { return findTree().Pairs() })
 
 // TestShimIsFresh generates the shim in memory and compares it with what is committed.
 func TestShimIsFresh(t *testing.T) {
 	tree := tree(t)
-	pairs, err := pairs()
-	require.NoError(t, err)
-	want, err := shim.Generate(pairs)
+	want, err := shim.Generate(pairs())
 	require.NoError(t, err)
 	got := goFiles(t, tree.Shim())
 	for name := range got {
@@ -52,10 +42,7 @@ func TestShimIsFresh(t *testing.T) {
 
 // TestAPIIsTheOfficialOne compares the API of the shim with the official client's.
 func TestAPIIsTheOfficialOne(t *testing.T) {
-	pairs, err := pairs()
-	require.NoError(t, err)
-	reports, err := api.Check(tree(t), pairs)
-	require.NoError(t, err)
+	reports := api.Check(tree(t), pairs())
 	t.Log("\n" + api.Table(reports))
 	var identifiers int
 	for _, r := range reports {

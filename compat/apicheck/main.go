@@ -28,8 +28,8 @@ func main() {
 
 // check ends with the first error, see package fatal.
 func check(page string) (passed bool) {
-	tree := fatal.OK(source.Find())
-	reports := fatal.OK(api.Check(tree, fatal.OK(tree.Pairs())))
+	tree := source.Find()
+	reports := api.Check(tree, tree.Pairs())
 	fmt.Println(api.Table(reports))
 	passed = true
 	for _, r := range reports {

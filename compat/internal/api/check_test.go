@@ -12,15 +12,11 @@ import (
 // TestRealDifferencesAreFound spoils the source of our packages as it is read, so that the whole way of a comparison
 // has to carry the differences: through the new import paths, and across packages.
 func TestRealDifferencesAreFound(t *testing.T) {
-	tree, err := source.Find()
-	require.NoError(t, err)
-	pairs, err := tree.Pairs()
-	require.NoError(t, err)
+	pairs := source.Find().Pairs()
 	for _, pair := range pairs {
 		changeAPI(pair.Quorate)
 	}
-	renamed, err := source.AsOfficial(pairs)
-	require.NoError(t, err)
+	renamed := source.AsOfficial(pairs)
 	got := make(map[string][]string)
 	for _, pair := range pairs {
 		if r := Compare(pair.Official, renamed[source.Relative(pair.Official.Path())]); !r.Passes() {

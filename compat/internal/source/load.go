@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // Package is one compiled package.
@@ -31,27 +33,21 @@ type Pair struct {
 }
 
 // Pairs loads every public package of the official client, in the order of their import paths, with our package at the
-// same place. It fails when one of ours is missing or does not compile.
-func (t Tree) Pairs() ([]Pair, error) {
-	official, err := t.official()
-	if err != nil {
-		return nil, err
-	}
+// same place. It ends with an error, see package fatal, when one of ours is missing or does not compile.
+func (t Tree) Pairs() []Pair {
+	official := t.official()
 	var patterns []string
 	for _, pkg := range official {
 		if len(Exported(pkg)) > 0 {
 			patterns = append(patterns, path.Join(Quorate, Relative(pkg.Path())))
 		}
 	}
-	ours, err := t.quorate(patterns)
-	if err != nil {
-		return nil, err
-	}
+	ours := t.quorate(patterns)
 	pairs := make([]Pair, len(official))
 	for i, pkg := range official {
 		pairs[i] = Pair{Official: pkg, Quorate: ours[Relative(pkg.Path())]}
 	}
-	return pairs, nil
+	return pairs
 }
 
 // Exported returns the names of what a package exports, sorted.
@@ -65,16 +61,12 @@ func Exported(pkg *types.Package) []string {
 	return names
 }
 
-func (t Tree) official() ([]*types.Package, error) {
-	loaded, err := load(t.Compat(), packages.LoadTypes, Official+"/...")
-	if err != nil {
-		return nil, err
-	}
-	found := public(loaded)
+func (t Tree) official() []*types.Package {
+	found := public(load(Environ(), t.Compat(), packages.LoadTypes, Official+"/..."))
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no packages match %s/... in %s", Official, t.Compat())
+		fatal.If(fmt.Errorf("no packages match %s/... in %s", Official, t.Compat()))
 	}
-	return found, nil
+	return found
 }
 
 // public returns the packages that a program can import, in the order of their import paths.
@@ -89,54 +81,34 @@ func public(loaded []*packages.Package) (found []*types.Package) {
 }
 
 // quorate loads packages of ours with their source, by relative path.
-func (t Tree) quorate(patterns []string) (map[string]*Package, error) {
-	loaded, err := load(t.Compat(), packages.LoadTypes|packages.NeedSyntax|packages.NeedTypesInfo, patterns...)
-	if err != nil {
-		return nil, err
-	}
+func (t Tree) quorate(patterns []string) map[string]*Package {
 	byPath := make(map[string]*Package)
-	for _, pkg := range loaded {
+	for _, pkg := range load(Environ(), t.Compat(), packages.LoadTypes|packages.NeedSyntax|packages.NeedTypesInfo, patterns...) {
 		byPath[Relative(pkg.PkgPath)] = &Package{Package: pkg.Types, Fset: pkg.Fset, Files: pkg.Syntax}
 	}
-	return byPath, nil
+	return byPath
 }
 
 // CompileShim type-checks the shim, with the modules that the other packages are compiled with. It does not compile where ours
 // exports something that mentions what another module cannot name.
-func (t Tree) CompileShim() error {
-	dir, err := os.MkdirTemp("", "shim")
-	if err != nil {
-		return err
-	}
+func (t Tree) CompileShim() {
+	dir := fatal.OK(os.MkdirTemp("", "shim"))
 	defer func() { _ = os.RemoveAll(dir) }()
 	workspace := filepath.Join(dir, "go.work")
 	text := fmt.Sprintf("go 1.26.0\n\nuse (\n\t%q\n\t%q\n\t%q\n)\n", t.Root, t.Compat(), t.Shim())
-	if err := os.WriteFile(workspace, []byte(text), 0o600); err != nil {
-		return err
-	}
-	_, err = loadIn(append(os.Environ(), "GOWORK="+workspace), t.Shim(), packages.LoadTypes, "./...")
-	return err
+	fatal.If(os.WriteFile(workspace, []byte(text), 0o600))
+	load(append(os.Environ(), "GOWORK="+workspace), t.Shim(), packages.LoadTypes, "./...")
 }
 
 // Public loads the packages of a module of the workspace, in its folder, that a program can import, in the order of their
 // import paths.
-func (t Tree) Public(folder string) ([]*types.Package, error) {
-	loaded, err := loadIn(os.Environ(), filepath.Join(t.Root, folder), packages.LoadTypes, "./...")
-	if err != nil {
-		return nil, err
-	}
-	return public(loaded), nil
+func (t Tree) Public(folder string) []*types.Package {
+	return public(load(os.Environ(), filepath.Join(t.Root, folder), packages.LoadTypes, "./..."))
 }
 
-func load(dir string, mode packages.LoadMode, patterns ...string) ([]*packages.Package, error) {
-	return loadIn(Environ(), dir, mode, patterns...)
-}
-
-func loadIn(environ []string, dir string, mode packages.LoadMode, patterns ...string) ([]*packages.Package, error) {
+func load(environ []string, dir string, mode packages.LoadMode, patterns ...string) []*packages.Package {
 	pkgs, err := packages.Load(&packages.Config{Mode: mode, Dir: dir, Env: environ}, patterns...)
-	if err != nil {
-		return nil, fmt.Errorf("loading %s in %s: %w", strings.Join(patterns, " "), dir, err)
-	}
+	fatal.If(err, fmt.Sprintf("loading %s in %s", strings.Join(patterns, " "), dir))
 	var errs []error
 	for _, pkg := range pkgs {
 		problem := "does not compile"
@@ -149,5 +121,6 @@ func loadIn(environ []string, dir string, mode packages.LoadMode, patterns ...st
 			errs = append(errs, fmt.Errorf("package %s %s: %s", pkg.PkgPath, problem, message))
 		}
 	}
-	return pkgs, errors.Join(errs...)
+	fatal.If(errors.Join(errs...))
+	return pkgs
 }

@@ -3,13 +3,14 @@ package source
 import (
 	"fmt"
 	"go/types"
-	"maps"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // AsOfficial type-checks our packages at the import paths of the official client, as the shim presents them. Tools that
 // compare types by import path and name, as apidiff does, then see both APIs under the same paths. The result is by
 // relative path.
-func AsOfficial(pairs []Pair) (map[string]*types.Package, error) {
+func AsOfficial(pairs []Pair) map[string]*types.Package {
 	r := retyper{sources: make(map[string]*Package), done: make(map[string]*types.Package)}
 	for _, pair := range pairs {
 		if pair.Quorate != nil {
@@ -17,14 +18,10 @@ func AsOfficial(pairs []Pair) (map[string]*types.Package, error) {
 		}
 	}
 	byPath := make(map[string]*types.Package)
-	for importPath := range maps.Keys(r.sources) {
-		pkg, err := r.check(importPath)
-		if err != nil {
-			return nil, err
-		}
-		byPath[Relative(importPath)] = pkg
+	for importPath := range r.sources {
+		byPath[Relative(importPath)] = fatal.OK(r.check(importPath))
 	}
-	return byPath, nil
+	return byPath
 }
 
 type retyper struct {

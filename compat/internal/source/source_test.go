@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 func TestPaths(t *testing.T) {
@@ -24,8 +26,7 @@ func TestPaths(t *testing.T) {
 }
 
 func TestFindLeadsToTheCheckout(t *testing.T) {
-	tree, err := Find()
-	require.NoError(t, err)
+	tree := Find()
 	require.FileExists(t, filepath.Join(tree.Compat(), "go.mod"))
 	require.FileExists(t, filepath.Join(tree.Shim(), "go.mod"))
 }
@@ -40,10 +41,10 @@ func TestEveryProblemIsNamed(t *testing.T) {
 	write("go.mod", "module github.com/quorate/quorate\n\ngo 1.26.0\n")
 	write("compat/go.mod", "module github.com/quorate/quorate/compat\n\ngo 1.26.0\n\nrequire github.com/quorate/quorate v0.2.0\n\nreplace github.com/quorate/quorate => ../\n")
 	write("clientv3/broken/broken.go", "package broken\n\nvar X = undefined\n")
-	_, err := Tree{Root: root}.quorate([]string{Quorate + "/absent", Quorate + "/broken"})
+	err := fatal.Catch(func() { Tree{Root: root}.quorate([]string{Quorate + "/absent", Quorate + "/broken"}) })
 	require.ErrorContains(t, err, "package "+Quorate+"/absent is missing")
 	require.ErrorContains(t, err, "package "+Quorate+"/broken does not compile")
 	require.ErrorContains(t, err, "undefined: undefined")
-	_, err = Tree{Root: filepath.Join(root, "elsewhere")}.official()
+	err = fatal.Catch(func() { Tree{Root: filepath.Join(root, "elsewhere")}.official() })
 	require.ErrorContains(t, err, "loading go.etcd.io/etcd/client/v3/...")
 }

@@ -11,6 +11,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 const (
@@ -32,13 +34,14 @@ type Tree struct {
 }
 
 // Find returns the checkout that the current directory is in. It asks the go command, so it works wherever packages of
-// the module compat are run and tested.
-func Find() (Tree, error) {
+// the module compat are run and tested. An error ends it, see package fatal.
+func Find() Tree {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", compat).Output()
-	if err != nil {
-		return Tree{}, fmt.Errorf("looking for module %s: %w", compat, describe(err))
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
 	}
-	return Tree{Root: filepath.Dir(strings.TrimSpace(string(out)))}, nil
+	fatal.If(err, "looking for module "+compat)
+	return Tree{Root: filepath.Dir(strings.TrimSpace(string(out)))}
 }
 
 // Compat returns the directory of the module compat.
@@ -70,12 +73,4 @@ func ToOfficial(importPath string) string {
 		return importPath
 	}
 	return path.Join(Official, Relative(importPath))
-}
-
-// describe adds what a command wrote to its standard error.
-func describe(err error) error {
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	return err
 }
