@@ -83,7 +83,10 @@ func kubernetes(ctx context.Context, s Site, _ *transcript.Log) {
 	create(ctx, c, "/registry/z", "end")
 
 	seen, deleted, last := make(map[string]int64), 0, int64(0) // the revision of each object, as the watch has it
-	for _, e := range eventsUpTo(watch, "/registry/z") {
+	all := eventsUntil(watch, func(events []*clientv3.Event) bool {
+		return len(events) > 0 && string(events[len(events)-1].Kv.Key) == "/registry/z"
+	})
+	for _, e := range all {
 		key, rev := string(e.Kv.Key), e.Kv.ModRevision
 		want(rev > last, "revision %d after %d", rev, last)
 		want(e.PrevKv.GetModRevision() == seen[key], "%s: revision %d follows %d, the watch saw %d before", key, rev, e.PrevKv.GetModRevision(), seen[key])

@@ -86,7 +86,7 @@ func (s Site) login(user, password string) (*clientv3.Client, error) {
 // do performs acts on the server, in order.
 func (s Site) do(ctx context.Context, acts ...site.Act) {
 	for _, act := range acts {
-		must(s.Do(ctx, act))
+		s.Do(ctx, act)
 	}
 }
 
@@ -143,13 +143,6 @@ func eventsUntil(watch clientv3.WatchChan, enough func([]*clientv3.Event) bool) 
 		}
 	}
 	return got
-}
-
-// eventsUpTo returns the next events of a watch, up to the first of a key.
-func eventsUpTo(watch clientv3.WatchChan, key string) []*clientv3.Event {
-	return eventsUntil(watch, func(events []*clientv3.Event) bool {
-		return len(events) > 0 && string(events[len(events)-1].Kv.Key) == key
-	})
 }
 
 // created opens a watch and returns it when the server has it.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/robustness/client/quorate"
@@ -130,7 +131,7 @@ func (r *Recorder) current(ctx context.Context) (int64, error) {
 // follow keeps a stream to a member until ctx ends.
 func (r *Recorder) follow(ctx context.Context, m *lab.Member) {
 	for ctx.Err() == nil {
-		err := r.stream(ctx, m)
+		err := fatal.Catch(func() { r.stream(ctx, m) })
 		if _, wrong := errors.AsType[disagreement](err); wrong {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -141,33 +142,23 @@ func (r *Recorder) follow(ctx context.Context, m *lab.Member) {
 	}
 }
 
-// stream takes events from a member until the stream ends.
-func (r *Recorder) stream(ctx context.Context, m *lab.Member) error {
+// stream takes events from a member until the stream ends, with an error, see package fatal.
+func (r *Recorder) stream(ctx context.Context, m *lab.Member) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := pb.NewWatchClient(m.Conn()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
-	if err != nil {
-		return err
-	}
+	stream := fatal.OK(pb.NewWatchClient(m.Conn()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32)))
 	next := r.Revision() + 1
 	create := &pb.WatchCreateRequest{Key: everything, RangeEnd: everything, StartRevision: next}
-	if err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
-		return err
-	}
+	fatal.If(stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}}))
 	for {
-		response, err := stream.Recv()
-		if err != nil {
-			return err
-		}
+		response := fatal.OK(stream.Recv())
 		if c := response.GetCompactRevision(); c > r.Revision()+1 {
-			return disagreement{fmt.Errorf("history was compacted to revision %d and the recorder has come to %d", c, r.Revision())}
+			fatal.If(disagreement{fmt.Errorf("history was compacted to revision %d and the recorder has come to %d", c, r.Revision())})
 		}
 		if response.GetCanceled() {
-			return errors.New(response.GetCancelReason())
+			fatal.If(errors.New(response.GetCancelReason()))
 		}
-		if next, err = r.take(next, quorate.Events(response.GetEvents())); err != nil {
-			return err
-		}
+		next = r.take(next, quorate.Events(response.GetEvents()))
 	}
 }
 
@@ -175,8 +166,8 @@ func (r *Recorder) stream(ctx context.Context, m *lab.Member) error {
 type disagreement struct{ error }
 
 // take adds the events of a response. next is the revision that the stream has to
-// deliver next; take returns the one after the events.
-func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
+// deliver next; take returns the one after the events. A disagreement ends it.
+func (r *Recorder) take(next int64, came []history.Event) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for begin := 0; begin < len(came); {
@@ -185,26 +176,23 @@ func (r *Recorder) take(next int64, came []history.Event) (int64, error) {
 			end++
 		}
 		if revision != next {
-			return 0, disagreement{fmt.Errorf("its stream went from revision %d to %d", next-1, revision)}
+			fatal.If(disagreement{fmt.Errorf("its stream went from revision %d to %d", next-1, revision)})
 		}
-		if err := r.addLocked(revision, came[begin:end]); err != nil {
-			return 0, err
-		}
+		r.addLocked(revision, came[begin:end])
 		next++
 		begin = end
 	}
-	return next, nil
+	return next
 }
 
 // addLocked records a revision, or compares it if it is recorded already.
-func (r *Recorder) addLocked(revision int64, came []history.Event) error {
+func (r *Recorder) addLocked(revision int64, came []history.Event) {
 	if revision > r.lastLocked() {
 		r.revisions = append(r.revisions, recorded{r.now(), came})
-		return nil
+		return
 	}
 	known := r.revisions[revision-2].events
 	if !slices.EqualFunc(known, came, func(a, b history.Event) bool { return a.Type == b.Type && a.KeyValue == b.KeyValue }) {
-		return disagreement{fmt.Errorf("it tells of revision %d as %v, another member as %v", revision, came, known)}
+		fatal.If(disagreement{fmt.Errorf("it tells of revision %d as %v, another member as %v", revision, came, known)})
 	}
-	return nil
 }

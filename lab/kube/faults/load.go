@@ -67,17 +67,12 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
 	for range writers {
 		l.work.Go(func() { l.write(ctx) })
 	}
+	// Objects that change all the time, and objects that never do.
 	l.work.Go(func() {
-		l.list(ctx, func(r *row) *float64 { return &r.List }, func(ctx context.Context) error { // objects that change all the time
-			_, err := l.core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
-			return err
-		})
+		list(ctx, l.meter, func(r *row) *float64 { return &r.List }, l.core.ConfigMaps(namespace).List)
 	})
 	l.work.Go(func() {
-		l.list(ctx, func(r *row) *float64 { return &r.QuietList }, func(ctx context.Context) error { // objects that never do
-			_, err := l.core.ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
-			return err
-		})
+		list(ctx, l.meter, func(r *row) *float64 { return &r.QuietList }, l.core.ResourceQuotas(namespace).List)
 	})
 	l.work.Go(func() { l.checkReady(ctx) })
 	for i := range leaders {
@@ -163,14 +158,17 @@ func (l *load) watch(ctx context.Context, began func()) {
 }
 
 // list measures linearizable reads.
-func (l *load) list(ctx context.Context, worst func(*row) *float64, read func(context.Context) error) {
+func list[T any](ctx context.Context, m *meter, worst func(*row) *float64, read func(context.Context, metav1.ListOptions) (T, error)) {
 	every(ctx, listEvery, func() {
-		took, err := timed(ctx, read)
+		took, err := timed(ctx, func(ctx context.Context) error {
+			_, err := read(ctx, metav1.ListOptions{})
+			return err
+		})
 		if err != nil {
 			took = max(took, requestTimeout)
 		}
 		if ctx.Err() == nil {
-			l.meter.note(func(r *row) { *worst(r) = max(*worst(r), took.Seconds()) })
+			m.note(func(r *row) { *worst(r) = max(*worst(r), took.Seconds()) })
 		}
 	})
 }

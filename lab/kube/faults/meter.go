@@ -100,9 +100,9 @@ type cost struct {
 }
 
 func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration) cost {
-	started := fatal.OK(metrics(ctx, c))
+	started := metrics(ctx, c)
 	fatal.If(pause.For(ctx, idle))
-	after := fatal.OK(metrics(ctx, c))
+	after := metrics(ctx, c)
 	r := cost{
 		Ready: ready.Seconds(), StartCPU: started.Sum("process_cpu_seconds_total"),
 		Heap: after.Sum("go_memstats_next_gc_bytes") / 2 / (1 << 20),
@@ -116,11 +116,8 @@ func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration
 	return r
 }
 
-func metrics(ctx context.Context, c *kube.ControlPlane) (scrape.Metrics, error) {
-	client, err := rest.HTTPClientFor(c.Admin())
-	if err != nil {
-		return nil, err
-	}
+func metrics(ctx context.Context, c *kube.ControlPlane) scrape.Metrics {
+	client := fatal.OK(rest.HTTPClientFor(c.Admin()))
 	defer client.CloseIdleConnections()
-	return scrape.Read(ctx, client, c.URL())
+	return fatal.OK(scrape.Read(ctx, client, c.URL()))
 }

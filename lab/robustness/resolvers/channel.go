@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	_ "github.com/quorate/quorate/balancer/policies" // quorate_round_robin
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/pace"
 )
 
@@ -72,11 +73,9 @@ func newChannel(i int, b resolver.Builder, targets []string, dial func(context.C
 }
 
 // openLocked opens the channel, and has it resolve its target at once.
-func (c *channel) openLocked() (err error) {
-	if c.conn, err = grpc.NewClient(c.target, c.opts...); err == nil {
-		c.conn.Connect()
-	}
-	return err
+func (c *channel) openLocked() {
+	c.conn = fatal.OK(grpc.NewClient(c.target, c.opts...))
+	c.conn.Connect()
 }
 
 func (c *channel) current() *grpc.ClientConn {
@@ -104,15 +103,13 @@ type backends struct {
 	conns   map[string][]net.Conn // to the server, by address
 }
 
-func newBackends() (*backends, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+// newBackends ends with the first error, see package fatal.
+func newBackends() *backends {
+	listener := fatal.OK(net.Listen("tcp", "127.0.0.1:0"))
 	b := &backends{server: grpc.NewServer(), listener: listener, conns: map[string][]net.Conn{}}
 	healthpb.RegisterHealthServer(b.server, health.NewServer())
 	go func() { _ = b.server.Serve(listener) }() // until close
-	return b, nil
+	return b
 }
 
 // start starts n backends, and returns their addresses, which were never used before.

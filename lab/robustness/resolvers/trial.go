@@ -55,7 +55,7 @@ type trial struct {
 func newTrial(name string, cfg Config, env *robustness.Env, rng *rand.Rand) *trial {
 	return &trial{
 		observer: &observer{resolver: name, bound: cfg.bound, counts: env.Counts, views: map[*view]bool{}},
-		cfg:      cfg, env: env, rng: rng, backends: fatal.OK(newBackends()),
+		cfg:      cfg, env: env, rng: rng, backends: newBackends(),
 	}
 }
 
@@ -72,7 +72,7 @@ func (t *trial) start() {
 	}
 	for i := range t.cfg.Channels {
 		c := newChannel(i, observedBuilder{builder, t.observer}, t.source.targets, t.backends.dial, t.rng)
-		fatal.If(c.openLocked())
+		c.openLocked()
 		t.channels = append(t.channels, c)
 		t.env.Cleanup(func() error { return c.current().Close() })
 	}
@@ -123,7 +123,7 @@ func reopen(channels []*channel, after time.Duration) {
 	}
 	time.Sleep(after)
 	for _, c := range channels {
-		fatal.If(c.openLocked())
+		c.openLocked()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
@@ -92,23 +93,13 @@ const (
 	Heal Act = "heal"
 )
 
-// Do asks for an act and returns when it is done.
-func (s Site) Do(ctx context.Context, act Act) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Control+"/"+string(act), http.NoBody)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
+// Do asks for an act and returns when it is done. An error ends it, see package fatal.
+func (s Site) Do(ctx context.Context, act Act) {
+	req := fatal.OK(http.NewRequestWithContext(ctx, http.MethodPost, s.Control+"/"+string(act), http.NoBody))
+	resp := fatal.OK(http.DefaultClient.Do(req))
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
+	text := fatal.OK(io.ReadAll(resp.Body))
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", act, text)
+		fatal.If(fmt.Errorf("%s: %s", act, text))
 	}
-	return nil
 }
