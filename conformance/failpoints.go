@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 const (
@@ -19,58 +19,38 @@ const (
 
 // buildServers builds the servers that the tests of the suite start, and the etcdctl with which they find the leader, in the
 // folder where the tests look for both.
-func (b build) buildServers(ctx context.Context) error {
-	if len(b.suite.servers) == 0 {
-		return nil
-	}
+func (b *build) buildServers(ctx context.Context) {
 	bin := filepath.Join(b.dir, "bin")
 	for name, version := range b.suite.servers {
-		if err := b.buildServer(ctx, version, filepath.Join(bin, name)); err != nil {
-			return fmt.Errorf("etcd %s with fail points: %w", version, err)
-		}
+		b.buildServer(ctx, version, filepath.Join(bin, name))
 	}
-	out, err := b.goCommand(ctx, slices.Concat([]string{"build"}, b.flags, []string{"-o", filepath.Join(bin, "etcdctl"), "./etcdctl"})...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("etcdctl: %w\n%s", err, out)
+	if len(b.suite.servers) > 0 {
+		execute(b.goCommand(ctx, slices.Concat([]string{"build"}, b.flags, []string{"-o", filepath.Join(bin, "etcdctl"), "./etcdctl"})...))
 	}
-	return nil
 }
 
 // buildServer builds a release of etcd with its fail points, in a copy of its module.
-func (b build) buildServer(ctx context.Context, version, executable string) error {
+func (b *build) buildServer(ctx context.Context, version, executable string) {
 	out, err := b.goCommand(ctx, "mod", "download", "-json", serverModule+"@"+version).Output()
-	if err != nil {
-		return err
-	}
+	fatal.If(err, "go mod download "+serverModule+"@"+version)
 	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		return err
-	}
+	fatal.If(json.Unmarshal(out, &module))
 	source := filepath.Join(b.dir, "server", version)
-	if err := os.CopyFS(source, os.DirFS(module.Dir)); err != nil {
-		return err
-	}
-	folders, err := foldersWithFailPoints(source)
-	if err != nil {
-		return err
-	}
+	fatal.If(os.CopyFS(source, os.DirFS(module.Dir)))
 	edit := []string{"mod", "edit"}
 	for _, part := range []string{"api", "client/pkg", "client", "pkg"} { // beside it in etcd's repository
 		edit = append(edit, "-dropreplace=go.etcd.io/etcd/"+part+"/v3")
 	}
 	for _, args := range [][]string{
 		edit,
-		slices.Concat([]string{"run", gofail, "enable"}, folders),
+		slices.Concat([]string{"run", gofail, "enable"}, fatal.OK(foldersWithFailPoints(source))),
 		{"get", gofail},
 		{"build", "-mod=mod", "-o", executable, "."},
 	} {
 		cmd := b.goCommand(ctx, args...)
 		cmd.Dir = source
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
+		execute(cmd)
 	}
-	return nil
 }
 
 // foldersWithFailPoints returns the folders of packages that have fail points.

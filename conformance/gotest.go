@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 const (
@@ -33,8 +35,9 @@ type event struct {
 	FailedBuild string  // the ImportPath of the failed build
 }
 
-// goTest runs the tests of a selection and hands the events of "go test -json" to take. That tests fail is no error.
-func (b build) goTest(ctx context.Context, opts options, stderr io.Writer, take func(event)) error {
+// goTest runs the tests of a selection and hands the events of "go test -json" to take. That tests fail is no error. It ends with
+// the first error, see package fatal.
+func (b *build) goTest(ctx context.Context, opts options, stderr io.Writer, take func(event)) {
 	args := []string{"test", "-json", "-count=1", "-vet=off", "-timeout=" + packageTimeout.String(), "-p=" + strconv.Itoa(opts.parallel)}
 	if len(b.suite.fixtures) > 0 {
 		// What "go test" puts before the command line of a test program: it changes to the build's folder.
@@ -44,23 +47,16 @@ func (b build) goTest(ctx context.Context, opts options, stderr io.Writer, take 
 	cmd.Stderr = stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = endTimeout
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
+	out := fatal.OK(cmd.StdoutPipe())
+	fatal.If(cmd.Start())
 	decoded := eachEvent(out, take)
 	_, _ = io.Copy(io.Discard, out) // so that it can end
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
+	err := cmd.Wait()
+	fatal.If(ctx.Err())
 	if _, failed := errors.AsType[*exec.ExitError](err); failed {
 		err = nil // the events tell why
 	}
-	return errors.Join(decoded, err)
+	fatal.If(errors.Join(decoded, err))
 }
 
 func eachEvent(r io.Reader, take func(event)) error {

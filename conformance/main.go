@@ -36,6 +36,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/quorate/quorate/internal/fatal"
+	"github.com/quorate/quorate/lab"
 )
 
 // Exit statuses.
@@ -46,6 +49,7 @@ const (
 )
 
 func main() {
+	lab.Main() // in the etcd of a suite this does not return
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -53,18 +57,14 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	opts, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
-	}
 	var ok bool
-	if err == nil {
-		ok, err = conform(ctx, opts, stdout, stderr)
-	}
+	err := fatal.Catch(func() { ok = conform(ctx, parse(args, stderr), stdout, stderr) })
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
 	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
 	case err != nil:
 		_, _ = fmt.Fprintln(stderr, "conformance:", err) // nothing reads the error any more
 		return exitUsage
@@ -80,8 +80,8 @@ type options struct {
 	official bool
 }
 
-func parse(args []string, stderr io.Writer) (options, error) {
-	var opts options
+// parse ends with the first error, see package fatal.
+func parse(args []string, stderr io.Writer) (opts options) {
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
@@ -98,54 +98,34 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&opts.short, "short", false, "leave out the slowest tests, and those that need idle processors")
 	flags.BoolVar(&opts.official, "official", false, "run over the official client instead")
 	flags.StringVar(&opts.server, "server", "", "run the tests of Kubernetes' storage on the server at `path`, an etcd 3.4 to 3.6, or a kine if it is called so")
-	if err := flags.Parse(args); err != nil {
-		return options{}, err
-	}
+	fatal.If(flags.Parse(args))
 	if opts.parallel < 1 {
-		return options{}, fmt.Errorf("--parallel is %d: it must be at least 1", opts.parallel)
+		fatal.If(fmt.Errorf("--parallel is %d: it must be at least 1", opts.parallel))
 	}
-	if _, err := regexp.Compile(opts.run); err != nil {
-		return options{}, fmt.Errorf("--run: %w", err)
-	}
-	var err error
-	if opts.suite, err = suiteNamed(*name); err != nil {
-		return options{}, err
-	}
-	if opts.packages, err = opts.suite.choose(flags.Args()); err != nil {
-		return options{}, err
-	}
+	_, err := regexp.Compile(opts.run)
+	fatal.If(err, "--run")
+	opts.suite = fatal.OK(suiteNamed(*name))
+	opts.packages = fatal.OK(opts.suite.choose(flags.Args()))
 	if opts.server != "" && (len(opts.packages) != 1 || opts.packages[0].name != storage) {
-		return options{}, fmt.Errorf("--server is for --suite dependents and the package %s alone", storage)
+		fatal.If(fmt.Errorf("--server is for --suite dependents and the package %s alone", storage))
 	}
-	return opts, nil
+	return opts
 }
 
-// conform runs the suite and reports whether all was well. An error says that it could not be run.
-func conform(ctx context.Context, opts options, stdout, stderr io.Writer) (ok bool, err error) {
-	b, err := newBuild(ctx, opts.suite, opts.official)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, b.remove()) }()
-	if err := b.buildServers(ctx); err != nil {
-		return false, err
-	}
-	if opts.server != "" {
-		if err := b.useServer(ctx, opts.server); err != nil {
-			return false, err
-		}
-	} else if opts.suite.etcd != "" {
-		stop, err := startEtcd(ctx, opts.suite.etcd)
-		if err != nil {
-			return false, err
-		}
-		defer stop()
+// conform runs the suite and reports whether all was well. An error, see package fatal, says that it could not be run.
+func conform(ctx context.Context, opts options, stdout, stderr io.Writer) (ok bool) {
+	b := fatal.OK(newBuild(ctx, opts.suite, opts.official))
+	defer func() { fatal.If(b.remove()) }()
+	b.buildServers(ctx)
+	switch {
+	case opts.server != "":
+		b.useServer(ctx, opts.server)
+	case opts.suite.etcd != "":
+		defer fatal.OK(startEtcd(ctx, opts.suite.etcd))()
 	}
 	began := time.Now()
 	r := newReport(stdout, opts.selection, b.String())
-	if err := b.goTest(ctx, opts, stderr, r.add); err != nil {
-		return false, err
-	}
+	b.goTest(ctx, opts, stderr, r.add)
 	r.finish(time.Since(began))
-	return r.ok, nil
+	return r.ok
 }

@@ -154,7 +154,7 @@ func TestRealOutput(t *testing.T) {
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name, file), []byte(source), 0o600))
 	}
-	cmd := build{}.goCommand(t.Context(), "test", "-json", "-vet=off", "-timeout=3s", "./...")
+	cmd := new(build).goCommand(t.Context(), "test", "-json", "-vet=off", "-timeout=3s", "./...")
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Env, "GOFLAGS=")
 	var stderr bytes.Buffer
