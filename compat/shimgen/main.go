@@ -21,7 +21,7 @@ func main() {
 // generate ends with the first error, see package fatal.
 func generate() {
 	tree := source.Find()
-	for name, content := range fatal.OK(shim.Generate(tree.Pairs())) {
+	for name, content := range shim.Generate(tree.Pairs()) {
 		path := filepath.Join(tree.Shim(), filepath.FromSlash(name))
 		fatal.If(os.MkdirAll(filepath.Dir(path), 0o755))
 		fatal.If(os.WriteFile(path, content, 0o644))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/compat/internal/source"
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // writer collects the declarations of one package, by the kind that they have there.
@@ -44,7 +45,7 @@ func newWriter(from *source.Package) *writer {
 }
 
 // declare adds the declaration that forwards to one exported object of ours.
-func (w *writer) declare(object types.Object) error {
+func (w *writer) declare(object types.Object) {
 	doc, name := w.docs[object.Name()], object.Name()
 	switch object := object.(type) {
 	case *types.Const:
@@ -55,11 +56,10 @@ func (w *writer) declare(object types.Object) error {
 	case *types.Var:
 		w.declareVar(doc, object)
 	case *types.Func:
-		return w.declareFunc(doc, object)
+		w.declareFunc(doc, object)
 	default:
-		return fmt.Errorf("%s.%s is a %T, which cannot be forwarded", w.from.Path(), name, object)
+		fatal.If(fmt.Errorf("%s.%s is a %T, which cannot be forwarded", w.from.Path(), name, object))
 	}
-	return nil
 }
 
 // declareVar copies an error and links any other variable.
@@ -76,12 +76,10 @@ func (w *writer) declareVar(doc string, v *types.Var) {
 	fmt.Fprintf(&w.linked, "%s//go:linkname %s %s.%s\nvar %s %s\n\n", doc, name, w.from.Path(), name, name, typ)
 }
 
-func (w *writer) declareFunc(doc string, f *types.Func) error {
+func (w *writer) declareFunc(doc string, f *types.Func) {
 	signature := f.Signature()
 	named, args, err := named(signature)
-	if err != nil {
-		return fmt.Errorf("%s.%s: %w", w.from.Path(), f.Name(), err)
-	}
+	fatal.If(err, w.from.Path()+"."+f.Name())
 	typeParams, typeArgs := w.typeParams(signature.TypeParams())
 	written := strings.TrimPrefix(types.TypeString(named, w.imports.qualify), "func")
 	result := ""
@@ -90,7 +88,6 @@ func (w *writer) declareFunc(doc string, f *types.Func) error {
 	}
 	fmt.Fprintf(&w.funcs, "%sfunc %s%s%s {\n%s%s.%s%s(%s)\n}\n\n",
 		doc, f.Name(), typeParams, written, result, forwarded, f.Name(), typeArgs, args)
-	return nil
 }
 
 // named returns the signature with a name for every parameter, and the arguments that pass all of them on.
