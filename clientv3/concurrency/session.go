@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/grant"
 )
 
 // Session is a lease that is kept alive until the session ends. Locks and elections
@@ -35,10 +36,10 @@ func NewSession(client *clientv3.Client, opts ...SessionOption) (*Session, error
 	for _, opt := range opts {
 		opt(&so, client.GetLogger())
 	}
-	return openSession(so.ctx, client, so)
+	return openSession(grant.Context(so.ctx), client, so)
 }
 
-// openSession makes a session; ctx bounds the grant.
+// openSession makes a session; ctx bounds the grant, and the revocation if the lease cannot be kept alive.
 func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptions) (*Session, error) {
 	s := &Session{client: client, opts: opts, id: opts.leaseID, done: make(chan struct{})}
 	if s.id == clientv3.NoLease {
@@ -56,7 +57,7 @@ func openSession(ctx context.Context, client *clientv3.Client, opts sessionOptio
 	if err != nil {
 		s.end(err)
 		if opts.leaseID == clientv3.NoLease {
-			_ = s.revoke() // otherwise the lease expires later
+			_ = s.revoke(ctx) // otherwise the lease expires later
 		}
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (s *Session) Orphan() { s.stop(ErrSessionOrphaned) }
 // rpctypes.ErrLeaseNotFound if the lease had already ended.
 func (s *Session) Close() error {
 	s.stop(ErrSessionClosed)
-	return s.revoke()
+	return s.revoke(s.opts.ctx)
 }
 
 func (s *Session) stop(cause error) {
@@ -159,8 +160,8 @@ func (s *Session) stop(cause error) {
 	s.cleanups.wait()
 }
 
-func (s *Session) revoke() error {
-	ctx, cancel := context.WithTimeout(s.opts.ctx, s.opts.ttlDuration())
+func (s *Session) revoke(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ttlDuration())
 	defer cancel()
 	_, err := s.client.Revoke(ctx, s.id)
 	return err

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/grant"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
@@ -111,15 +111,9 @@ func (p *pool) open(ctx context.Context) error {
 		}
 		p.end(was)
 	}
-	lease, err := p.client.Grant(ctx, p.cfg.TTL) // ctx bounds the grant, but not the session
+	alive := concurrency.WithContext(grant.Within(ctx, p.client.Ctx()))
+	inner, err := concurrency.NewSession(p.client, concurrency.WithTTL(int(p.cfg.TTL)), alive)
 	if err != nil {
-		return err
-	}
-	inner, err := concurrency.NewSession(p.client, concurrency.WithLease(lease.ID), concurrency.WithTTL(int(p.cfg.TTL)))
-	if err != nil {
-		ctx, cancel := context.WithTimeout(ctx, time.Duration(p.cfg.TTL)*time.Second)
-		defer cancel()
-		_, _ = p.client.Revoke(ctx, lease.ID) // otherwise the lease expires later
 		return err
 	}
 	p.leases.Add(1)

@@ -33,23 +33,16 @@ func (m *Metrics) Metrics() []observe.Metric {
 	}
 }
 
-func (m *Metrics) termBegan(since time.Time) {
+// changed records that a term has begun, or with a zero time that it has ended.
+func (m *Metrics) changed(since time.Time, lost bool) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.since = since
-	m.terms++
-}
-
-func (m *Metrics) termEnded(lost bool) {
-	if m == nil {
-		return
+	if m.since = since; !since.IsZero() {
+		m.terms++
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.since = time.Time{}
 	if lost {
 		m.losses++
 	}

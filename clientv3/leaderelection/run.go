@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/grant"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe/introspect"
 	"github.com/quorate/quorate/retry"
@@ -124,18 +125,12 @@ func (r *runner) candidacy(ctx context.Context) (led, again bool, err error) {
 // newSession grants a lease and keeps it alive until end is called: longer than ctx, so that a
 // function that ends its work still holds the key.
 func (r *runner) newSession(ctx context.Context) (s *concurrency.Session, end context.CancelCauseFunc, err error) {
-	lease, err := r.client.Grant(ctx, r.cfg.seconds())
-	if err != nil {
-		return nil, nil, err
-	}
 	alive, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	s, err = concurrency.NewSession(r.client, concurrency.WithLease(lease.ID), concurrency.WithContext(alive))
+	s, err = concurrency.NewSession(r.client, concurrency.WithTTL(int(r.cfg.seconds())), concurrency.WithContext(grant.Within(ctx, alive)))
 	if err != nil {
 		end(nil)
-		r.left = append(r.left, lease.ID)
-		return nil, nil, err
 	}
-	return s, end, nil
+	return s, end, err
 }
 
 // campaign waits until the session holds the key. The end of ctx ends the session: then no
@@ -168,7 +163,7 @@ func (r *runner) serve(t *Term) (loss, err error) {
 	following.Go(t.followKey)
 	r.term.Store(t)
 	defer r.term.Store(nil)
-	r.cfg.Metrics.termBegan(t.since)
+	r.cfg.Metrics.changed(t.since, false)
 	following.Go(func() { r.followEnd(t) })
 
 	fields := []zap.Field{zap.String("key", t.key), zap.Int64("revision", t.rev)}
@@ -199,7 +194,7 @@ func (r *runner) report(into *introspect.Client) {
 // process may hold the key.
 func (r *runner) followEnd(t *Term) {
 	<-t.over.Done()
-	r.cfg.Metrics.termEnded(!errors.Is(t.Err(), ErrReturned))
+	r.cfg.Metrics.changed(time.Time{}, !errors.Is(t.Err(), ErrReturned))
 	select {
 	case <-t.returned:
 		return
@@ -227,7 +222,7 @@ func (r *runner) resign(ctx context.Context, s *concurrency.Session, endSession 
 }
 
 // revokeLeft revokes the leases that resign could not revoke, so that keys of earlier candidacies do not remain next to
-// the key of the next one, and those for which no session opened. A lease that must not be revoked expires.
+// the key of the next one. A lease that must not be revoked expires.
 func (r *runner) revokeLeft(ctx context.Context) error {
 	for ; len(r.left) > 0; r.left = r.left[1:] {
 		_, err := r.client.Revoke(ctx, r.left[0])
