@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -58,14 +57,10 @@ const (
 	KeyRemoved
 )
 
-var keyStates = [...]string{KeyHeld: "held", KeyLost: "lost", KeySuperseded: "superseded", KeyRemoved: "removed"}
-
 // String returns "held", "lost", "superseded" or "removed".
 func (s KeyState) String() string {
-	if int(s) < len(keyStates) && keyStates[s] != "" {
-		return keyStates[s]
-	}
-	return "KeyState(" + strconv.Itoa(int(s)) + ")"
+	names := map[KeyState]string{KeyHeld: "held", KeyLost: "lost", KeySuperseded: "superseded", KeyRemoved: "removed"}
+	return cmp.Or(names[s], fmt.Sprintf("KeyState(%d)", s))
 }
 
 // KeyEvent reports a change of a key's state, or a new reason for the present state.
@@ -126,6 +121,7 @@ type KeptKey struct {
 	// at a time.
 	owned   chan struct{}      // capacity 1
 	leases  []clientv3.LeaseID // they may have the key attached
+	unsure  []clientv3.LeaseID // those of them whose request may still arrive
 	session *Session           // of the present lease
 	rev     int64              // up to which the state of the key is known
 	missing bool               // the key was missing, which was not reported yet
@@ -189,7 +185,7 @@ func (k *KeptKey) first() error {
 		began := time.Now()
 		earlier := slices.Clone(k.leases) // ensureKey forgets them
 		if err := k.open(ctx); err != nil {
-			k.discard(k.leases)
+			_ = k.discard(k.leases)
 			return err
 		}
 		state, err := KeyHeld, error(nil)
@@ -199,27 +195,31 @@ func (k *KeptKey) first() error {
 			state, err = k.ensureKey(ctx)
 		}
 		if err == nil {
-			k.discard(earlier)
+			k.unsure = k.discard(earlier)
+			k.keepLeases()
 			k.missing = false
 			k.notify(state, nil)
 			return nil
 		}
 		k.session.Orphan()
 		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
-			k.discard(k.leases)
+			_ = k.discard(k.leases)
 			return err
 		}
 		delay.Wait(ctx, time.Since(began))
 	}
 }
 
-// discard revokes leases if that is possible soon; otherwise they expire.
-func (k *KeptKey) discard(leases []clientv3.LeaseID) {
+// discard revokes leases if that is possible soon, and returns the others, which expire.
+func (k *KeptKey) discard(leases []clientv3.LeaseID) (left []clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), revokeTimeout)
 	defer cancel()
 	for _, lease := range leases {
-		_, _ = k.client.Revoke(ctx, lease)
+		if _, err := k.client.Revoke(ctx, lease); err != nil {
+			left = append(left, lease)
+		}
 	}
+	return left
 }
 
 // run keeps the key, with a new lease whenever one is lost.
@@ -316,7 +316,10 @@ func (k *KeptKey) Update(ctx context.Context, change func(value string) (string,
 		case event.State == KeySuperseded:
 			err = ErrKeySuperseded
 		case ended != nil:
-			return notYet(k.key, event, ended)
+			if event.Err != nil {
+				ended = fmt.Errorf("%w (%w)", ended, event.Err)
+			}
+			return fmt.Errorf("%q is not updated yet: it is %v: %w", k.key, event.State, ended)
 		}
 		if err != nil {
 			return fmt.Errorf("%q is not updated: %w", k.key, err)
@@ -340,14 +343,6 @@ func (k *KeptKey) set(change func(string) (string, error)) (int, error) {
 	k.value = value
 	k.version++
 	return k.version, nil
-}
-
-// notYet returns the error of an update whose ctx has ended.
-func notYet(key string, event KeyEvent, ended error) error {
-	if event.Err != nil {
-		ended = fmt.Errorf("%w (%w)", ended, event.Err)
-	}
-	return fmt.Errorf("%q is not updated yet: it is %v: %w", key, event.State, ended)
 }
 
 // desired returns what is to be written.

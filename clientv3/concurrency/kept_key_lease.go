@@ -23,6 +23,9 @@ func (k *KeptKey) open(ctx context.Context) error {
 	return nil
 }
 
+// keepLeases forgets the leases that no longer have the key attached, and will not.
+func (k *KeptKey) keepLeases() { k.leases = append(slices.Clone(k.unsure), k.session.id) }
+
 // overwriteKey writes the key, even if another client owns it.
 func (k *KeptKey) overwriteKey(ctx context.Context) error {
 	value, version := k.desired()
@@ -88,7 +91,7 @@ func (k *KeptKey) ensureKey(ctx context.Context) (KeyState, error) {
 			modified = kv.ModRevision
 			owner := clientv3.LeaseID(kv.Lease)
 			if !slices.Contains(k.leases, owner) {
-				k.leases = []clientv3.LeaseID{k.session.id}
+				k.keepLeases()
 				return KeySuperseded, nil
 			}
 			if owner == k.session.id && string(kv.Value) == value {
@@ -105,7 +108,7 @@ func (k *KeptKey) ensureKey(ctx context.Context) (KeyState, error) {
 		}
 		if put.Succeeded {
 			k.rev = put.Header.Revision
-			k.leases = []clientv3.LeaseID{k.session.id} // no other lease has the key attached
+			k.keepLeases()
 			k.wrote(version)
 			return KeyHeld, nil
 		}

@@ -127,6 +127,24 @@ func TestKeptKeyWhoseFirstWriteIsUnsettled(t *testing.T) {
 	}
 }
 
+// The lease of an unsettled first write cannot be revoked, and its request arrives late.
+func TestKeptKeyOfAnUnsettledFirstLease(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		f.Once("Txn", clienttest.LoseAnswer)
+		f.Once("LeaseRevoke", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		k, events := f.keep(t.Context(), t, KeyOptions{})
+		held := requireEvent(t, events, KeyHeld)
+		for _, lease := range clienttest.Must(f.client.Leases(t.Context())).Leases {
+			clienttest.Must(f.client.Put(t.Context(), "agents/ann", "late", clientv3.WithLease(lease.ID)))
+		}
+		synctest.Wait()
+		require.Empty(t, events)
+		require.EqualValues(t, held.Lease, f.Get("agents/ann").Lease)
+		require.NoError(t, k.Remove(t.Context()))
+		requireNoLease(t, f)
+	})
+}
+
 // The removal at the end of the context is bounded, and can be repeated.
 func TestKeptKeyCannotBeRemoved(t *testing.T) {
 	withFake(t, 3, func(t *testing.T, f fake) {
