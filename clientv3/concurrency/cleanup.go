@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
@@ -58,12 +56,6 @@ func (s *Session) discard(ctx context.Context, key string, rev int64, spared []i
 	}
 	_, err := s.remove(ctx, key, rev)
 	return err
-}
-
-// reportLeftover logs a key that could not be deleted.
-func (s *Session) reportLeftover(key string, err error) {
-	s.client.GetLogger().Warn("key of a failed lock or campaign could not be deleted yet; it is deleted with the session at the latest",
-		zap.String("key", key), zap.Int64("lease-id", int64(s.id)), zap.Error(err))
 }
 
 // cleanups are the cleanups of a session that run.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 )
 
 // errWatchClosed is returned when a watch ends without a reason, as when the Watcher is
@@ -81,10 +83,11 @@ func (w *waiter) await(ctx context.Context, q queue) (queue, error) {
 		if err := w.awaitDeletion(ctx, q); err != nil {
 			return queue{}, err
 		}
-		var err error
-		if q, err = w.readQueue(ctx); err != nil {
+		resp, err := w.readAhead(ctx, lastAhead()...)
+		if err != nil {
 			return queue{}, err
 		}
+		q = queue{header: resp.Header, ahead: optxn.Key(resp, 0), own: optxn.Key(resp, 1)}
 	}
 	return q, nil
 }
@@ -99,27 +102,7 @@ func (w *waiter) awaitDeletion(ctx context.Context, q queue) error {
 	since := []clientv3.OpOption{clientv3.WithRev(q.header.Revision + 1), clientv3.WithFilterPut()}
 	own := w.session.client.Watch(ctx, w.key, since...)
 	ahead := w.session.client.Watch(ctx, string(q.ahead.Key), since...)
-	for {
-		var resp clientv3.WatchResponse
-		var open bool
-		select {
-		case resp, open = <-own:
-		case resp, open = <-ahead:
-		}
-		err := resp.Err()
-		switch {
-		case !open && ctx.Err() != nil:
-			return ctx.Err()
-		case !open:
-			return errWatchClosed
-		case errors.Is(err, rpctypes.ErrCompacted):
-			return pauseAfterCompaction(ctx) // the watch cannot continue, a read can
-		case err != nil:
-			return err
-		case len(resp.Events) > 0:
-			return nil
-		}
-	}
+	return each(ctx, own, ahead, func(*pb.ResponseHeader, *clientv3.Event) bool { return false })
 }
 
 // withdraw removes the waiter, even if ctx has ended. It deletes the key if it exists, or
@@ -142,7 +125,8 @@ func (w *waiter) withdraw(ctx context.Context) {
 	ctx, cancel := s.cleanupContext(ctx)
 	defer cancel()
 	if err := s.discard(ctx, w.key, rev, spared); err != nil {
-		s.reportLeftover(w.key, err)
+		s.client.GetLogger().Warn("key of a failed lock or campaign could not be deleted yet; it is deleted with the session at the latest",
+			zap.String("key", w.key), zap.Int64("lease-id", int64(s.id)), zap.Error(err))
 		s.cleanupKey(w.key)
 	}
 }

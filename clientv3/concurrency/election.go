@@ -26,10 +26,9 @@ var (
 type Election struct {
 	waiter waiter
 
-	leading bool
-	key     string // the leader key, empty if it was lost
-	rev     int64  // the revision that created the leader key
-	header  *pb.ResponseHeader
+	key    string // the leader key, empty if the caller is not the leader
+	rev    int64  // the revision that created the leader key
+	header *pb.ResponseHeader
 }
 
 // NewElection returns the election named pfx. A candidate's key is pfx, a slash and its
@@ -43,7 +42,7 @@ func NewElection(s *Session, pfx string) *Election {
 // leader key and its create revision, for example after a restart. It checks nothing
 // before the first call. Unlike NewElection it does not append a slash to pfx.
 func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *Election {
-	e := &Election{waiter: newWaiter(s, pfx), leading: true, key: leaderKey, rev: leaderRev}
+	e := &Election{waiter: newWaiter(s, pfx), key: leaderKey, rev: leaderRev}
 	if e.waiter.key == leaderKey {
 		e.waiter.rev = leaderRev
 		s.claims.hold(&e.waiter, leaderRev)
@@ -72,9 +71,9 @@ func (e *Election) Campaign(ctx context.Context, val string) error {
 	})
 	switch {
 	case err == nil:
-		e.leading, e.key, e.rev, e.header = true, e.waiter.key, e.waiter.rev, written.header
+		e.key, e.rev, e.header = e.waiter.key, e.waiter.rev, written.header
 	case e.waiter.rev == 0 && e.key == e.waiter.key:
-		e.leading, e.key = false, ""
+		e.key = ""
 	}
 	return err
 }
@@ -83,12 +82,12 @@ func (e *Election) Campaign(ctx context.Context, val string) error {
 // caller is not, or no longer, the leader. After a *retry.UnknownOutcomeError the value
 // may have been replaced.
 func (e *Election) Proclaim(ctx context.Context, val string) error {
-	if !e.leading {
+	if e.key == "" {
 		return ErrElectionNotLeader
 	}
 	header, err := e.waiter.replace(ctx, e.key, e.rev, val)
 	if errors.Is(err, ErrElectionNotLeader) {
-		e.leading, e.key = false, ""
+		e.key = ""
 		e.waiter.abandon()
 	}
 	if err == nil {
@@ -116,14 +115,14 @@ func (w *waiter) replace(ctx context.Context, key string, rev int64, val string)
 // if the caller is not the leader. After an error the caller still counts as the
 // leader and may call Resign again.
 func (e *Election) Resign(ctx context.Context) error {
-	if !e.leading {
+	if e.key == "" {
 		return nil
 	}
 	resp, err := e.waiter.release(ctx, e.key, e.rev)
 	if err != nil {
 		return err
 	}
-	e.leading, e.key, e.header = false, "", resp.Header
+	e.key, e.header = "", resp.Header
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -88,7 +89,7 @@ func (o *observer) follow(ctx context.Context) error {
 	if !o.deliver(ctx, resp) {
 		return nil
 	}
-	return each(ctx, changes, func(header *pb.ResponseHeader, ev *clientv3.Event) bool {
+	return each(ctx, changes, nil, func(header *pb.ResponseHeader, ev *clientv3.Event) bool {
 		return ev.Type != clientv3.EventTypeDelete && o.deliver(ctx, response(header, ev.Kv))
 	})
 }
@@ -99,22 +100,29 @@ func (o *observer) firstCandidate(ctx context.Context, rev int64) (leader *clien
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	puts := o.client.Watch(ctx, o.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev), clientv3.WithFilterDelete())
-	err = each(ctx, puts, func(header *pb.ResponseHeader, ev *clientv3.Event) bool {
+	err = each(ctx, puts, nil, func(header *pb.ResponseHeader, ev *clientv3.Event) bool {
 		leader = response(header, ev.Kv)
 		return false
 	})
 	return leader, err
 }
 
-// each calls f for the events of a watch while f returns true. It returns nil when f has
-// returned false, or when a compaction has ended the watch.
-func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHeader, *clientv3.Event) bool) error {
-	for resp := range watch {
-		err := resp.Err()
-		if errors.Is(err, rpctypes.ErrCompacted) {
-			return pauseAfterCompaction(ctx)
+// each calls f for the events of a watch, or of two, while f returns true. It returns nil when f has returned false, or when
+// a compaction has ended a watch and it is time to read again: many may end at once, and so may the next ones.
+func each(ctx context.Context, watch, other clientv3.WatchChan, f func(*pb.ResponseHeader, *clientv3.Event) bool) error {
+	for {
+		var resp clientv3.WatchResponse
+		var open bool
+		select {
+		case resp, open = <-watch:
+		case resp, open = <-other:
 		}
-		if err != nil {
+		switch err := resp.Err(); {
+		case !open:
+			return cmp.Or(ctx.Err(), errWatchClosed)
+		case errors.Is(err, rpctypes.ErrCompacted):
+			return pause.About(ctx, observeAgain)
+		case err != nil:
 			return err
 		}
 		for _, ev := range resp.Events {
@@ -123,15 +131,7 @@ func each(ctx context.Context, watch clientv3.WatchChan, f func(*pb.ResponseHead
 			}
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return errWatchClosed
 }
-
-// pauseAfterCompaction returns when it is time to read again after a compaction has ended a watch: many may end at once, and so may the
-// next ones.
-func pauseAfterCompaction(ctx context.Context) error { return pause.About(ctx, observeAgain) }
 
 // response returns the response of a read at the revision of kv.
 func response(header *pb.ResponseHeader, kv *mvccpb.KeyValue) *clientv3.GetResponse {

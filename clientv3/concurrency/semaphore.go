@@ -76,7 +76,7 @@ func (w *waiter) awaitFreePlace(ctx context.Context, ahead map[string]bool, rev 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	deletions := w.session.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1), clientv3.WithFilterPut())
-	return each(ctx, deletions, func(_ *pb.ResponseHeader, ev *clientv3.Event) bool {
+	return each(ctx, deletions, nil, func(_ *pb.ResponseHeader, ev *clientv3.Event) bool {
 		delete(ahead, string(ev.Kv.Key))
 		return len(ahead) >= w.holders && string(ev.Kv.Key) != w.key
 	})

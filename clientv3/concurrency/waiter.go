@@ -100,16 +100,6 @@ func (w *waiter) putOnce(ctx context.Context, cond clientv3.Cmp, value string) (
 	return q, nil
 }
 
-// readQueue reads the waiter's key and the one before it, at one revision. The
-// error is ErrSessionExpired if the waiter's key is gone.
-func (w *waiter) readQueue(ctx context.Context) (queue, error) {
-	resp, err := w.readAhead(ctx, lastAhead()...)
-	if err != nil {
-		return queue{}, err
-	}
-	return queue{header: resp.Header, ahead: optxn.Key(resp, 0), own: optxn.Key(resp, 1)}, nil
-}
-
 // readAhead reads those keys ahead of the waiter's that the options ask for, and then the
 // waiter's key. The error is ErrSessionExpired if that is gone.
 func (w *waiter) readAhead(ctx context.Context, opts ...clientv3.OpOption) (*clientv3.TxnResponse, error) {

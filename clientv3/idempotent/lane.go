@@ -117,7 +117,12 @@ func (l *lane) failedGuard(r *record, unsure bool) result {
 	l.unsure = l.unsure || unsure && l.step == stepWrite
 	switch {
 	case r == nil || r.created > l.created && l.step != stepCreate:
-		return l.missing()
+		// The key does not exist, or was created again by a late request: its lease has ended, or it was deleted.
+		l.ended = true
+		if l.unsure {
+			return result{verdict: unknown}
+		}
+		return result{verdict: elsewhere}
 	case r.at <= l.guard:
 		l.ended = true
 		return result{verdict: restored, revision: r.at}
@@ -145,16 +150,6 @@ func (l *lane) failedGuard(r *record, unsure bool) result {
 // isOwn reports whether a record is from another request of this writer than the current write.
 func (l *lane) isOwn(of id) bool {
 	return of == l.creation && l.guard == 0 || of == l.removal && l.step != stepCreate || slices.Contains(l.open, of)
-}
-
-// missing handles the answer that the lane's key does not exist, or was created again by a late request: its lease
-// has ended, or it was deleted. Its record is lost.
-func (l *lane) missing() result {
-	l.ended = true
-	if l.unsure {
-		return result{verdict: unknown}
-	}
-	return result{verdict: elsewhere}
 }
 
 // failed handles a request that ended with an error. unsure says that it may have been executed, or may yet be. If

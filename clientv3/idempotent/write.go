@@ -170,16 +170,11 @@ func (a *attempts) conclude(ctx context.Context, r result, err error) (clientv3.
 		a.kv.goneBack.CompareAndSwap(nil, changed)
 		return clientv3.OpResponse{}, changed
 	default:
-		return clientv3.OpResponse{}, unknownOutcome(ctx, err)
+		if ctx.Err() != nil {
+			return clientv3.OpResponse{}, ctx.Err()
+		}
+		return clientv3.OpResponse{}, &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: cmp.Or(err, errLaneLost)}
 	}
-}
-
-// unknownOutcome returns the error of a write whose outcome is unknown: that of the context if it has ended.
-func unknownOutcome(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: cmp.Or(err, errLaneLost)}
 }
 
 // over returns why the history of the lanes is over, nil if it is not.

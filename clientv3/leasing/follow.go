@@ -1,7 +1,6 @@
 package leasing
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -28,7 +27,14 @@ func (k *kv) watchLeasingKeys(s *session, ready chan<- error) {
 		}
 		var seen bool
 		if err == nil {
-			seen, err = k.followEvents(s.ctx, rev+1)
+			var ev *clientv3.Event
+			for ev, err = range clientv3.Events(s.ctx, k.client, k.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1)) {
+				if err != nil {
+					break
+				}
+				seen = true
+				k.leasingKeyEvent(ev)
+			}
 		}
 		k.cache.suspend()
 		if _, changed := errors.AsType[*clientv3.ClusterChangedError](err); changed {
@@ -65,19 +71,6 @@ func (k *kv) resync(s *session) (rev int64, err error) {
 	k.cache.observe(resp.Header)
 	k.releases.add(k.cache.resync(resp.Kvs, resp.Header.Revision)...)
 	return resp.Header.Revision, nil
-}
-
-// followEvents watches the leasing keys from a revision on until the watch ends. It
-// returns whether an event arrived, and why the watch ended.
-func (k *kv) followEvents(ctx context.Context, rev int64) (seen bool, err error) {
-	for ev, err := range clientv3.Events(ctx, k.client, k.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev)) {
-		if err != nil {
-			return seen, err
-		}
-		seen = true
-		k.leasingKeyEvent(ev)
-	}
-	return seen, nil
 }
 
 func (k *kv) leasingKeyEvent(ev *clientv3.Event) {

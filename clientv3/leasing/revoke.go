@@ -21,14 +21,6 @@ const revoked = "REVOKE"
 // has one more operation; the server's limit is 128 by default.
 const batch = 16
 
-// requestRevoke requests the owners of leasing keys to delete them. It skips
-// incarnations that no longer exist, and returns the others, which existed at rev.
-func (k *kv) requestRevoke(ctx context.Context, keys []leasingKey) (requested []leasingKey, rev int64, err error) {
-	return k.eachIf(ctx, keys, func(lkey string) clientv3.Op {
-		return clientv3.OpPut(lkey, revoked, clientv3.WithIgnoreLease())
-	})
-}
-
 // eachIf executes an operation on each leasing key that is still the same
 // incarnation, and repeats it until it has succeeded. It stops when ctx or the
 // client ends, or when the server refuses. It returns the keys that were the same, and

@@ -60,7 +60,9 @@ func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) 
 	k.cache.observe(resp.Header)
 	own, foreign := k.cache.releaseOwned(w, resp)
 	k.releases.add(own...)
-	requested, rev, err := k.requestRevoke(ctx, foreign)
+	requested, rev, err := k.eachIf(ctx, foreign, func(lkey string) clientv3.Op {
+		return clientv3.OpPut(lkey, revoked, clientv3.WithIgnoreLease())
+	})
 	if err != nil {
 		return err
 	}

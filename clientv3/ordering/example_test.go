@@ -8,6 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/ordering"
 )
@@ -15,28 +16,13 @@ import (
 // newExampleClient returns a client of an etcd that lives in memory, one of whose
 // members is behind. A program passes its endpoints to clientv3.New and nothing else.
 func newExampleClient() (*clientv3.Client, func()) {
-	cluster, err := fakeetcd.Start(3)
-	if err != nil {
-		panic(err)
-	}
+	cluster, client, stop := clienttest.ExampleCluster(3)
 	cluster.On("Range", func(call *fakeetcd.Call) {
 		if resp, err := call.Execute(); err == nil && call.Member == cluster.Member(1) {
 			resp.(*pb.RangeResponse).Header.Revision = 1
 		}
 	})
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:   cluster.Endpoints(),
-		DialOptions: cluster.DialOptions(),
-	})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		if err := client.Close(); err != nil {
-			panic(err)
-		}
-		cluster.Close()
-	}
+	return client, stop
 }
 
 // Cheap reads from any member, none of which is older than what the program has seen.

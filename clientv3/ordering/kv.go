@@ -69,8 +69,12 @@ func (kv *kvOrdering) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 		if err != nil {
 			return clientv3.OpResponse{}, err
 		}
-		rev := headerOf(resp).GetRevision()
-		over := kv.check(op, headerOf(resp), prevRev)
+		header, least := headerOf(resp), int64(0)
+		if isLinearizable(op) {
+			least = prevRev
+		}
+		kv.tracker.Note(kv.history, header, least)
+		rev, over := header.GetRevision(), kv.tracker.Over(kv.history) // over is set once the history differs from that of the first response
 		switch {
 		case len(optxn.Writes(op)) > 0:
 			kv.history.Reach(rev)
@@ -88,16 +92,6 @@ func (kv *kvOrdering) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 			return clientv3.OpResponse{}, err
 		}
 	}
-}
-
-// check returns an error once the history differs from that of the first response.
-func (kv *kvOrdering) check(op clientv3.Op, h *pb.ResponseHeader, prevRev int64) error {
-	var least int64
-	if isLinearizable(op) {
-		least = prevRev
-	}
-	kv.tracker.Note(kv.history, h, least)
-	return kv.tracker.Over(kv.history)
 }
 
 // isLinearizable reports whether the response to an operation is no older than the

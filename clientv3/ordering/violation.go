@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/quorate/quorate/clientv3"
 )
 
@@ -89,7 +91,10 @@ func (m *memberCheck) ask(enough int64) int64 {
 	eps := m.client.Endpoints()
 	revisions := make(chan int64, len(eps))
 	for _, ep := range eps {
-		go func() { revisions <- m.revisionOf(ctx, ep) }()
+		go func() {
+			resp, _ := m.client.Status(ctx, ep)
+			revisions <- (*pb.StatusResponse)(resp).GetHeader().GetRevision() // 0 if it does not answer
+		}()
 	}
 	var highest int64
 	for range eps {
@@ -98,14 +103,4 @@ func (m *memberCheck) ask(enough int64) int64 {
 		}
 	}
 	return highest
-}
-
-// revisionOf returns the revision of the member behind an endpoint, 0 if it does not
-// answer.
-func (m *memberCheck) revisionOf(ctx context.Context, ep string) int64 {
-	resp, err := m.client.Status(ctx, ep)
-	if err != nil {
-		return 0
-	}
-	return resp.Header.GetRevision()
 }

@@ -100,14 +100,21 @@ func (b *DoubleBarrier) open(ctx context.Context, me *member) (int64, error) {
 			return b.announce(ctx, me)
 		}
 	}
-	var ready int64
+	var ready *mvccpb.KeyValue
 	if err := me.whilePresent(ctx, func(ctx context.Context) (err error) {
-		ready, err = b.waitReady(ctx, me)
+		// An opening from an earlier use is older than the participant's key.
+		ready, err = waitChange(ctx, b.session.Client(), b.readyKey(), me.rev, clientv3.WithFilterDelete(), func(now *mvccpb.KeyValue) bool {
+			return now.GetModRevision() > me.rev
+		})
 		return err
 	}); err != nil {
 		return 0, err
 	}
-	return ready, b.confirm(ctx, me)
+	now, err := b.session.Client().Get(ctx, me.key, clientv3.WithKeysOnly())
+	if err == nil && !me.found(now.Kvs) {
+		err = lostKeyError(b.session, me.key) // it may not have been counted
+	}
+	return ready.GetModRevision(), err
 }
 
 // announce opens the barrier and returns the revision at which it opened.
@@ -127,25 +134,6 @@ func (b *DoubleBarrier) announce(ctx context.Context, me *member) (int64, error)
 		return 0, lostKeyError(b.session, me.key)
 	}
 	return optxn.Key(resp, 1).GetModRevision(), nil
-}
-
-// waitReady waits until the barrier is opened with this participant's key in it. An
-// opening from an earlier use is older than the key.
-func (b *DoubleBarrier) waitReady(ctx context.Context, me *member) (int64, error) {
-	kv, err := waitChange(ctx, b.session.Client(), b.readyKey(), me.rev, clientv3.WithFilterDelete(), func(now *mvccpb.KeyValue) bool {
-		return now.GetModRevision() > me.rev
-	})
-	return kv.GetModRevision(), err
-}
-
-// confirm returns an error if the participant's key is gone, and so may not have
-// been counted.
-func (b *DoubleBarrier) confirm(ctx context.Context, me *member) error {
-	resp, err := b.session.Client().Get(ctx, me.key, clientv3.WithKeysOnly())
-	if err == nil && !me.found(resp.Kvs) {
-		err = lostKeyError(b.session, me.key)
-	}
-	return err
 }
 
 // Leave waits until all participants that entered together have left or died. If this
@@ -185,7 +173,8 @@ func (b *DoubleBarrier) leave(ctx context.Context) error {
 		oldest, next := waiters.Kvs[0], waiters.Kvs[n-1]
 		switch {
 		case !isMine(oldest):
-			if err := b.withdraw(ctx); err != nil {
+			b.leaving = true
+			if err := b.me.delete(ctx); err != nil {
 				return err
 			}
 			next = oldest
@@ -196,11 +185,6 @@ func (b *DoubleBarrier) leave(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-func (b *DoubleBarrier) withdraw(ctx context.Context) error {
-	b.leaving = true
-	return b.me.delete(ctx)
 }
 
 // shut deletes the last participant's key, and the ready key unless the barrier has

@@ -95,15 +95,6 @@ func uniqueKey(prefix string) string {
 	}
 }
 
-// createUnique puts a unique key below a prefix.
-func createUnique(c *clientv3.Client, prefix, val string) error {
-	for {
-		if err := createKey(c, uniqueKey(prefix), val); !errors.Is(err, ErrKeyExists) {
-			return err
-		}
-	}
-}
-
 // discardTimeout is the longest time that a server works on a request: 5 s plus
 // twice the election timeout, 7 s by default. A member that has not answered by then
 // will not answer.

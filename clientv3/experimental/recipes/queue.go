@@ -1,10 +1,8 @@
 package recipe
 
 import (
-	"context"
 	"errors"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
@@ -22,7 +20,13 @@ type Queue struct {
 func NewQueue(client *clientv3.Client, keyPrefix string) *Queue { return &Queue{client, keyPrefix} }
 
 // Enqueue puts an element at the end of the queue, at most once.
-func (q *Queue) Enqueue(val string) error { return createUnique(q.client, q.prefix, val) }
+func (q *Queue) Enqueue(val string) error {
+	for {
+		if err := createKey(q.client, uniqueKey(q.prefix), val); !errors.Is(err, ErrKeyExists) {
+			return err
+		}
+	}
+}
 
 // Dequeue removes and returns the oldest element; it waits if the queue is empty. Each
 // element is returned by one call at most. After an error with unknown outcome an element
@@ -46,23 +50,14 @@ func dequeue(c *clientv3.Client, prefix string, first []clientv3.OpOption) (stri
 			}
 			continue
 		}
-		taken, err := take(ctx, c, resp.Kvs[0])
+		kv := resp.Kvs[0]
+		isThere := clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)
+		taken, err := commitOnce(ctx, func() clientv3.Txn { return c.Txn(ctx).If(isThere).Then(clientv3.OpDelete(string(kv.Key))) })
 		if err != nil {
 			return "", err
 		}
 		if taken {
-			return string(resp.Kvs[0].Value), nil
+			return string(kv.Value), nil
 		}
 	}
-}
-
-// take deletes a key that was read, and reports whether it was still there and
-// unchanged.
-func take(ctx context.Context, c *clientv3.Client, kv *mvccpb.KeyValue) (bool, error) {
-	key := string(kv.Key)
-	return commitOnce(ctx, func() clientv3.Txn {
-		return c.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)).
-			Then(clientv3.OpDelete(key))
-	})
 }
