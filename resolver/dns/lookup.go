@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,10 +161,7 @@ func (l *lookup) verify(err error, before string) error {
 func explain(q question, err error) string {
 	reason, server, name := err.Error(), q.server, ""
 	if d, ok := errors.AsType[*net.DNSError](err); ok {
-		reason, name = d.Err, d.Name
-		if server == "" {
-			server = d.Server
-		}
+		reason, name, server = d.Err, d.Name, cmp.Or(server, d.Server)
 		switch _, to, sent := strings.Cut(d.Err, "->"); {
 		case d.IsTimeout:
 			reason = "no answer in time"
