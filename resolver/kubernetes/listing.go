@@ -69,7 +69,7 @@ func (l *listing) stateLocked() feed.State {
 	now := resolve(v.slices, l.destination, place{zone: l.source.cfg.Zone, node: l.source.cfg.Node})
 	kept := l.keepLocked(v, now.endpoints)
 	if len(kept.Endpoints) > 0 {
-		now.endpoints = append(now.endpoints, kept.Endpoints...)
+		now.endpoints = distinct(append(now.endpoints, kept.Endpoints...))
 		now.empty = nil
 		now.gone = fmt.Errorf("kubernetes: most endpoints of %v disappeared at once; they stay in use for %v", l.destination.service, l.guard.Delay)
 	}
@@ -90,6 +90,18 @@ func (l *listing) keepLocked(v view, endpoints []resolver.Endpoint) lastgood.Kep
 	kept := l.guard.Update(now, endpoints, 0)
 	slices.SortFunc(kept.Endpoints, func(a, b resolver.Endpoint) int { return cmp.Compare(firstAddress(a), firstAddress(b)) })
 	return kept
+}
+
+// distinct removes endpoints with an address of an earlier one: those of a backend that had other addresses before.
+func distinct(endpoints []resolver.Endpoint) []resolver.Endpoint {
+	used := make(map[string]bool)
+	return slices.DeleteFunc(endpoints, func(e resolver.Endpoint) (known bool) {
+		for _, a := range e.Addresses {
+			known = known || used[a.Addr]
+			used[a.Addr] = true
+		}
+		return known
+	})
 }
 
 func firstAddress(e resolver.Endpoint) string { return e.Addresses[0].Addr }

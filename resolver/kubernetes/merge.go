@@ -104,7 +104,7 @@ func newEntry(e *discoveryv1.Endpoint, first string, address netAddress) entry {
 	if e.TargetRef != nil && e.TargetRef.UID != "" {
 		of = backendKey{uid: e.TargetRef.UID}
 	}
-	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, home: localityOf(e), hints: e.Hints}
+	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, home: localityOf(e), hints: cmp.Or(e.Hints, noHints)}
 }
 
 // available returns the ready entries and true, or if there are none the leaving entries and

@@ -10,6 +10,9 @@ import (
 // place is where this process runs. Hints of an empty field are ignored.
 type place struct{ zone, node string }
 
+// noHints are the hints of an entry that has none.
+var noHints = new(discoveryv1.EndpointHints)
+
 // choose follows the hints of ready entries by the rules of kube-proxy: those for the node if
 // every entry has some and at least one is for this node; else those for the zone, in the same
 // way; else none. Hints do not apply to leaving entries.
@@ -17,10 +20,10 @@ func (p place) choose(entries []entry, ready bool) []entry {
 	if !ready {
 		return entries
 	}
-	if near, ok := hinted(entries, p.node, nodesOf); ok {
+	if near, ok := hinted(entries, p.node, forNode); ok {
 		return near
 	}
-	if near, ok := hinted(entries, p.zone, zonesOf); ok {
+	if near, ok := hinted(entries, p.zone, forZone); ok {
 		return near
 	}
 	return entries
@@ -28,39 +31,28 @@ func (p place) choose(entries []entry, ready bool) []entry {
 
 // hinted returns the entries with a hint for name, and false if there is none, or if an entry has
 // no hints of this kind: then the hints are being added or removed.
-func hinted(entries []entry, name string, hints func(*discoveryv1.EndpointHints) []string) ([]entry, bool) {
+func hinted(entries []entry, name string, in func(h *discoveryv1.EndpointHints, name string) (some, here bool)) ([]entry, bool) {
 	if name == "" {
 		return nil, false
 	}
 	var near []entry
 	for _, e := range entries {
-		names := hints(e.hints)
-		if len(names) == 0 {
+		switch some, here := in(e.hints, name); {
+		case !some:
 			return nil, false
-		}
-		if slices.Contains(names, name) {
+		case here:
 			near = append(near, e)
 		}
 	}
 	return near, len(near) > 0
 }
 
-func zonesOf(h *discoveryv1.EndpointHints) (names []string) {
-	if h != nil {
-		for _, z := range h.ForZones {
-			names = append(names, z.Name)
-		}
-	}
-	return names
+func forZone(h *discoveryv1.EndpointHints, name string) (some, here bool) {
+	return len(h.ForZones) > 0, slices.Contains(h.ForZones, discoveryv1.ForZone{Name: name})
 }
 
-func nodesOf(h *discoveryv1.EndpointHints) (names []string) {
-	if h != nil {
-		for _, n := range h.ForNodes {
-			names = append(names, n.Name)
-		}
-	}
-	return names
+func forNode(h *discoveryv1.EndpointHints, name string) (some, here bool) {
+	return len(h.ForNodes) > 0, slices.Contains(h.ForNodes, discoveryv1.ForNode{Name: name})
 }
 
 // locality is where an endpoint runs, as its slice says. It is an attribute of the endpoint.
