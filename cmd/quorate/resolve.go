@@ -211,7 +211,7 @@ type display struct {
 
 	mu     sync.Mutex
 	view   resolve.View
-	wanted map[string]bool         // endpoints that there are
+	wanted map[string]bool         // endpoints that there are; nil before the first list
 	states map[string]health.State // of those that were asked, also of endpoints that went
 }
 
@@ -222,13 +222,14 @@ func (s *display) updated(u resolve.Update) {
 		s.view.Update(u)
 	}
 	if s.first != nil {
+		empty := s.wanted != nil && len(s.wanted) == 0
 		s.wanted = u.Names()
 		switch {
+		case u.Err != nil && empty:
+			s.first(cli.NegativeError("the target resolves to no endpoint: " + u.Err.Error()))
 		case u.Err != nil:
 			s.first(u.Err)
-		case len(u.Endpoints) == 0:
-			s.first(cli.NegativeError("the target resolves to no endpoint"))
-		default:
+		case len(u.Endpoints) > 0: // after an empty list the source says why it is empty
 			s.finishLocked()
 		}
 	}

@@ -88,13 +88,8 @@ func (f *sourceFlags) etcd(target string) (resolver.Builder, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	release := func() { _ = client.Close() }
-	b, err := etcd.NewBuilder(client, etcd.Config{})
-	if err != nil {
-		release()
-		return nil, nil, err
-	}
-	return b, release, nil
+	b, err := etcd.NewBuilder(client, etcd.Config{}) // fails only without a client
+	return b, func() { _ = client.Close() }, err
 }
 
 // checkEtcdTarget refuses what the resolver would ignore, as the official client's does, and

@@ -106,7 +106,7 @@ func TestResolveFollowsEtcd(t *testing.T) {
 	t.Setenv("ETCDCTL_ENDPOINTS", strings.Join(cluster.Endpoints(), ","))
 	status, _, stderr := clitest.Exec(t.Context(), newResolveCommand(), "etcd:///nobody", "--once")
 	assert.Equal(t, cli.Negative, status)
-	assert.Contains(t, stderr, "resolves to no endpoint")
+	assert.Contains(t, stderr, `the target resolves to no endpoint: etcd: service "nobody": no endpoint is registered`)
 
 	lines := live(t, "etcd:///billing")
 	requireLine(t, lines, `+ 10.0.0.1:80  "blue"`)
