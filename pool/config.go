@@ -19,9 +19,6 @@ const (
 	// DefaultCheckTimeout is how long [Config].Check may take when [Config].CheckTimeout is 0. It
 	// is long, because every resource that fails its check costs a slow server a new one.
 	DefaultCheckTimeout = 5 * time.Second
-
-	// leastInterval prevents a flood of checks caused by a wrong unit.
-	leastInterval = time.Millisecond
 )
 
 // Full is what Acquire does when all resources are borrowed and the pool is at its
@@ -130,8 +127,8 @@ func (c Config[T]) validate() error {
 	switch {
 	case c.CheckInterval > 0 && c.Check == nil:
 		return errors.New("pool: Config.CheckInterval is set, and Check is missing; it must check a resource")
-	case c.CheckInterval > 0 && c.CheckInterval < leastInterval:
-		return fmt.Errorf("pool: Config.CheckInterval is %v; it must be at least %v, or 0 for no background checks", c.CheckInterval, leastInterval)
+	case c.CheckInterval > 0 && c.CheckInterval < time.Millisecond: // a wrong unit, with which checks never pause
+		return fmt.Errorf("pool: Config.CheckInterval is %v; it must be at least %v, or 0 for no background checks", c.CheckInterval, time.Millisecond)
 	case c.MaxSize > 0 && c.MinSize > c.MaxSize:
 		return fmt.Errorf("pool: Config.MinSize is %d, more than MaxSize, %d; raise MaxSize or leave it out", c.MinSize, c.MaxSize)
 	case c.MaxIdle > 0 && c.MinSize > c.MaxIdle:

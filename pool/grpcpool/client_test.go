@@ -27,6 +27,7 @@ func TestConfigErrors(t *testing.T) {
 		{grpcpool.Config{Bulk: grpcpool.Bounds{Max: -2}}, "Config.Bulk.Max is -2; it must be 1 or more, or 0 for 8"},
 		{grpcpool.Config{Streams: grpcpool.Bounds{Min: 3, Max: 2}}, "Config.Streams.Max is 2, less than its Min, 3; raise Max or remove it"},
 		{grpcpool.Config{StreamsPerConnection: -1}, "Config.StreamsPerConnection is -1; it must be 1 or more"},
+		{grpcpool.Config{IdleTimeout: 60}, "Config.IdleTimeout is 60ns; it must be at least 1ms, 0 for 5m0s, or negative to keep connections"},
 		{grpcpool.Config{Methods: methods{"/a.B/C": 7}}, `Config.Methods["/a.B/C"] is class 7; it must be Unary, Bulk or Streams`},
 		{grpcpool.Config{Methods: methods{"a.B/C": 0}}, `Config.Methods has the key "a.B/C"; it must be a full method name`},
 		{grpcpool.Config{Methods: methods{"/a.B": 0}}, `Config.Methods has the key "/a.B"`},
@@ -65,8 +66,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	var c calls
 	c.start(12, emptyCall(t, client))
 	eventually(t, "five calls in flight, seven waiting", func() bool {
-		stats := conn.Stats().Unary
-		return stats.InFlight == 5 && stats.Waiting == 7
+		return conn.Stats().Unary.InFlight == 5 && conn.Stats().Unary.Waiting == 7
 	})
 	require.NoError(t, conn.Close())
 	for _, err := range c.wait() {

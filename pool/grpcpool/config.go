@@ -59,7 +59,7 @@ type Config struct {
 	StreamsPerConnection int
 
 	// IdleTimeout is how long fewer connections must have sufficed before one drains and is closed
-	// after its last call. Default: [DefaultIdleTimeout]. Negative: connections are kept.
+	// after its last call. At least 1 ms. Default: [DefaultIdleTimeout]. Negative: connections are kept.
 	IdleTimeout time.Duration
 }
 
@@ -84,8 +84,11 @@ func (c Config) validate() error {
 			return fmt.Errorf("grpcpool: Config.%s.Max is %d, less than its Min, %d; raise Max or remove it", name, b.Max, b.Min)
 		}
 	}
-	if c.StreamsPerConnection < 0 {
+	switch {
+	case c.StreamsPerConnection < 0:
 		return fmt.Errorf("grpcpool: Config.StreamsPerConnection is %d; it must be 1 or more, or 0 for the server's limit alone", c.StreamsPerConnection)
+	case c.IdleTimeout > 0 && c.IdleTimeout < time.Millisecond: // a wrong unit, with which connections come and go
+		return fmt.Errorf("grpcpool: Config.IdleTimeout is %v; it must be at least %v, 0 for %v, or negative to keep connections", c.IdleTimeout, time.Millisecond, DefaultIdleTimeout)
 	}
 	for method, class := range c.Methods {
 		if !class.valid() {
