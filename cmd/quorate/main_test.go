@@ -53,7 +53,7 @@ func TestHelpOfEveryCommand(t *testing.T) { clitest.CheckHelp(t, newRootCommand(
 func TestBadUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"nosuch":             `unknown command "nosuch"`,
-		"docter":             `unknown command "docter"; did you mean doctor?`,
+		"docter":             "unknown command \"docter\" for \"quorate\"\n\nDid you mean this?\n doctor\n",
 		"resolve --nosuch a": "unknown flag: --nosuch\nSee \"quorate resolve --help\"",
 		"top --no\x1bsuch":   "unknown flag: --no such\nSee", // nothing that controls the terminal
 

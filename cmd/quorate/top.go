@@ -95,12 +95,12 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	last, err := tea.NewProgram(top.NewScreen(ctx, source, f.interval),
+	_, err = tea.NewProgram(top.NewScreen(ctx, source, f.interval),
 		tea.WithContext(ctx), tea.WithOutput(out), tea.WithoutSignalHandler()).Run()
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		return context.Cause(cmd.Context())
-	case err == nil && top.Interrupted(last):
+	case errors.Is(err, tea.ErrInterrupted):
 		return cli.SignalError(syscall.SIGINT)
 	}
 	return err

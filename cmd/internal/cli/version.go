@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -13,8 +14,8 @@ func newVersionCommand(text string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Long: `version prints the version of this program, the revision it was built from if
-that is known, and the Go release that built it.`,
+		Long: `version prints the version of this program, which names the revision if it was built
+from one, and the Go release that built it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := io.WriteString(cmd.OutOrStdout(), text)
@@ -33,18 +34,5 @@ func readVersion(name string) string {
 }
 
 func versionOf(name string, info *debug.BuildInfo) string {
-	own := info.Main.Version
-	if own == "" {
-		own = "(devel)"
-	}
-	revision, modified := "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = ", revision " + s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = ", with local changes"
-		}
-	}
-	return fmt.Sprintf("%s %s%s%s\n%s %s/%s\n", name, own, revision, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s %s\n%s %s/%s\n", name, cmp.Or(info.Main.Version, "(devel)"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -27,13 +27,6 @@ type screen struct {
 	down, right int   // by how many lines and columns the view is scrolled
 	order       order // of the members
 	failing     bool  // only those that do not serve are shown
-	interrupted bool
-}
-
-// Interrupted reports whether Ctrl-C ended a screen.
-func Interrupted(m tea.Model) bool {
-	s, ok := m.(screen)
-	return ok && s.interrupted
 }
 
 // order is how members are sorted.
@@ -96,8 +89,7 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		case "q", "esc":
 			return s, tea.Quit
 		case "ctrl+c":
-			s.interrupted = true
-			return s, tea.Quit
+			return s, tea.Interrupt
 		case "s":
 			s.order = (s.order + 1) % orders
 		case "f":

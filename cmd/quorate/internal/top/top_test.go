@@ -257,8 +257,6 @@ func press(m tea.Model, keys ...string) tea.Model {
 			key = tea.Key{Code: tea.KeyPgDown}
 		case "right":
 			key = tea.Key{Code: tea.KeyRight}
-		case "ctrl+c":
-			key = tea.Key{Code: 'c', Mod: tea.ModCtrl}
 		}
 		m, _ = m.Update(tea.KeyPressMsg(key))
 	}
@@ -286,6 +284,6 @@ func TestScreenScrollsAndSorts(t *testing.T) {
 	assert.True(t, shows(press(below, "g"), "m00"))
 	assert.False(t, shows(press(screen, "right"), "m00"))
 	assert.True(t, shows(press(screen, "right", "right", "right", "right"), "why"))
-	assert.False(t, Interrupted(press(screen, "q")))
-	assert.True(t, Interrupted(press(screen, "ctrl+c")))
+	_, end := screen.Update(tea.KeyPressMsg(tea.Key{Code: 'c', Mod: tea.ModCtrl}))
+	assert.Equal(t, tea.InterruptMsg{}, end())
 }
