@@ -28,7 +28,6 @@ type Cluster struct {
 
 	// background counts the goroutines that outlive the call that started them.
 	background sync.WaitGroup
-	serving    sync.WaitGroup
 
 	kineIDs atomic.Int64 // watch IDs with WatchOptions.Kine
 
@@ -62,7 +61,7 @@ func Start(n int) (*Cluster, error) {
 	}
 	c.leadership = leadership{leader: c.members[0], term: firstTerm, lost: make(chan struct{})}
 	for _, m := range c.members {
-		c.serving.Go(func() {
+		c.background.Go(func() {
 			// Serve ends only because Close stops the server.
 			_ = m.server.Serve(m.listener)
 		})
@@ -80,7 +79,6 @@ func (c *Cluster) Close() {
 	for _, m := range c.members {
 		m.server.Stop()
 	}
-	c.serving.Wait()
 	c.background.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
