@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
@@ -80,9 +80,8 @@ func (p *Probes) Ask(eps []resolver.Endpoint) {
 // watch asks an endpoint until ctx ends.
 func (p *Probes) watch(ctx context.Context, id string, ep resolver.Endpoint) {
 	a := &endpointProber{name: id, prober: p.prober, changed: p.changed}
-	a.err.Store(new(error))
 	var err error
-	if a.conn, err = p.connect(ep, a.remember); err != nil {
+	if a.conn, err = p.connect(ep); err != nil {
 		a.note(health.Evidence{Kind: health.ConnectFailed, Err: err})
 		return
 	}
@@ -98,11 +97,11 @@ func (p *Probes) watch(ctx context.Context, id string, ep resolver.Endpoint) {
 
 // connect returns a channel to one endpoint, which is dialed again as often as it is asked.
 // The server's name is the endpoint's first address, unless the resolver gave one.
-func (p *Probes) connect(ep resolver.Endpoint, remember grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
+func (p *Probes) connect(ep resolver.Endpoint) (*grpc.ClientConn, error) {
 	target := manual.NewBuilderWithScheme("endpoint")
 	target.InitialState(resolver.State{Endpoints: []resolver.Endpoint{ep}})
 	return grpc.NewClient("endpoint:///"+ep.Addresses[0].Addr, grpc.WithResolvers(target),
-		grpc.WithTransportCredentials(p.creds), grpc.WithUnaryInterceptor(remember), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(),
+		grpc.WithTransportCredentials(p.creds), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: p.every, Multiplier: 1, MaxDelay: p.every}, MinConnectTimeout: probeTimeout,
 		}))
@@ -115,15 +114,7 @@ type endpointProber struct {
 	conn    *grpc.ClientConn
 	changed func(health.Change)
 	record  health.Record
-	misses  int                   // probes in a row that showed neither service nor why there is none
-	err     atomic.Pointer[error] // of the latest call of the prober
-}
-
-// remember records the errors of the prober's calls: the prober itself reports none.
-func (a *endpointProber) remember(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, cc, opts...)
-	a.err.Store(&err)
-	return err
+	misses  int // probes in a row that showed neither service nor why there is none
 }
 
 // note records evidence, and reports a change of the state.
@@ -154,7 +145,9 @@ func (a *endpointProber) ask(ctx context.Context) {
 	case ctx.Err() != nil || answered:
 	case a.conn.GetState() == connectivity.TransientFailure:
 		a.misses = 0
-		a.note(health.Evidence{Kind: health.ConnectFailed, Err: errors.New(status.Convert(*a.err.Load()).Message())})
+		if _, err := healthpb.NewHealthClient(a.conn).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil { // it is not sent
+			a.note(health.Evidence{Kind: health.ConnectFailed, Err: errors.New(status.Convert(err).Message())})
+		}
 	default:
 		a.missed(health.Evidence{Kind: health.Unresponsive, Detail: fmt.Sprintf("no answer for %v", probeTimeout)})
 	}
