@@ -234,7 +234,8 @@ func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 	}
 	used.refusedFresh = used.refusedFresh || now.Sub(used.fetched) < freshToken
 	switch {
-	case s.refusedByLocked(used, a):
+	// A member that lags knows older revisions only.
+	case !errors.Is(rpctypes.Error(refusal), rpctypes.ErrAuthOldRevision) && s.refusedByLocked(used, a):
 		return elsewhere
 	case s.useless.failures > maxTokenRefreshes && s.useless.backsOff(used.login):
 		return renewed // no request yet: the same token
