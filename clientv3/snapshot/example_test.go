@@ -10,16 +10,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/snapshot"
 )
 
 func ExampleSaveWithVersion() {
-	cluster, err := fakeetcd.Start(3) // an etcd in memory
-	if err != nil {
-		panic(err)
-	}
-	defer cluster.Close()
+	cluster, _, stop := clienttest.ExampleCluster(3) // an etcd in memory
+	defer stop()
 	dir, err := os.MkdirTemp("", "backup-")
 	if err != nil {
 		panic(err)

@@ -70,18 +70,14 @@ func (p *part) commit(lg *zap.Logger) error {
 		return err
 	}
 	// Not every file system can sync a directory, and the file is there.
-	if err := syncDir(filepath.Dir(p.target)); err != nil {
+	dir, err := fileutil.OpenDir(filepath.Dir(p.target))
+	if err == nil {
+		err = errors.Join(dir.Sync(), dir.Close())
+	}
+	if err != nil {
 		lg.Warn("could not sync the snapshot's directory: if the host crashes now, the file may be gone", zap.Error(err))
 	}
 	return nil
-}
-
-func syncDir(path string) error {
-	dir, err := fileutil.OpenDir(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // discard removes the file unless it was committed.

@@ -56,6 +56,13 @@ max-watch-buffer-bytes: 9
 max-total-watch-buffer-bytes: 10
 disable-split-replay: true
 service-config: "{}"
+balancer: pinned
+disable-health-checks: true
+disable-hedging: true
+disable-health-sharing: true
+write-stall-timeout: 11
+allow-insecure-sync: true
+wait-ready: true
 insecure-transport: true
 unknown-field: ignored
 `)
@@ -81,6 +88,13 @@ unknown-field: ignored
 
 		MaxTotalWatchBufferBytes: 10,
 		ServiceConfig:            "{}",
+		Balancer:                 "pinned",
+		DisableHealthChecks:      true,
+		DisableHedging:           true,
+		DisableHealthSharing:     true,
+		WriteStallTimeout:        11,
+		AllowInsecureSync:        true,
+		WaitReady:                true,
 	}
 	require.Empty(t, cmp.Diff(want, cfg, cmpopts.IgnoreUnexported(clientv3.Config{})))
 }
