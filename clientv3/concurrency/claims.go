@@ -36,7 +36,13 @@ type claim struct {
 // that of ctx.
 func (c *claims) enter(ctx context.Context, w *waiter) error {
 	for {
-		removal := c.tryEnter(w)
+		c.mu.Lock()
+		cl := c.atLocked(w.key)
+		removal := cl.removal
+		if removal == nil {
+			cl.users[w] = 0
+		}
+		c.mu.Unlock()
 		if removal == nil {
 			return nil
 		}
@@ -46,18 +52,6 @@ func (c *claims) enter(ctx context.Context, w *waiter) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// tryEnter adds a waiter and returns nil, or returns the removal to wait for.
-func (c *claims) tryEnter(w *waiter) (removal <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	cl := c.atLocked(w.key)
-	if cl.removal != nil {
-		return cl.removal
-	}
-	cl.users[w] = 0
-	return nil
 }
 
 // hold records that the waiter holds the key created at rev.

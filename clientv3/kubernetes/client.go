@@ -3,6 +3,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -47,7 +48,8 @@ func (k Client) Get(ctx context.Context, key string, opts GetOptions) (GetRespon
 
 // List implements [Interface].
 func (k Client) List(ctx context.Context, prefix string, opts ListOptions) (ListResponse, error) {
-	resp, err := k.KV.Get(ctx, listFrom(prefix, opts.Continue),
+	first := cmp.Or(max(prefix, opts.Continue), "\x00") // etcd knows no empty key
+	resp, err := k.KV.Get(ctx, first,
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
 		clientv3.WithLimit(opts.Limit),
 		clientv3.WithRev(opts.Revision))
@@ -55,15 +57,6 @@ func (k Client) List(ctx context.Context, prefix string, opts ListOptions) (List
 		return ListResponse{}, err
 	}
 	return ListResponse{Kvs: resp.Kvs, Count: resp.Count, Revision: resp.Header.GetRevision()}, nil
-}
-
-// listFrom returns the key that a listing starts from. etcd knows no empty key:
-// "\x00" is the smallest.
-func listFrom(prefix, continueKey string) string {
-	if from := max(prefix, continueKey); from != "" {
-		return from
-	}
-	return "\x00"
 }
 
 // Count implements [Interface].
@@ -80,8 +73,7 @@ func (k Client) OptimisticPut(
 	ctx context.Context, key string, value []byte, expectedRevision int64, opts PutOptions,
 ) (PutResponse, error) {
 	put := clientv3.OpPut(key, string(value), clientv3.WithLease(opts.LeaseID))
-	o, err := k.ifUnmodified(ctx, key, expectedRevision, put, opts.GetOnFailure)
-	return PutResponse(o), err
+	return k.ifUnmodified(ctx, key, expectedRevision, put, opts.GetOnFailure)
 }
 
 // OptimisticDelete implements [Interface].
@@ -92,17 +84,10 @@ func (k Client) OptimisticDelete(
 	return DeleteResponse(o), err
 }
 
-// outcome is the result of an optimistic write.
-type outcome struct {
-	KV        *mvccpb.KeyValue
-	Succeeded bool
-	Revision  int64
-}
-
 // ifUnmodified carries out a write of key if its last modification was at revision.
 func (k Client) ifUnmodified(
 	ctx context.Context, key string, revision int64, write clientv3.Op, getOnFailure bool,
-) (outcome, error) {
+) (PutResponse, error) {
 	txn := k.KV.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
 		Then(write)
@@ -111,9 +96,9 @@ func (k Client) ifUnmodified(
 	}
 	resp, err := txn.Commit()
 	if err != nil {
-		return outcome{}, err
+		return PutResponse{}, err
 	}
-	o := outcome{Succeeded: resp.Succeeded, Revision: resp.Header.GetRevision()}
+	o := PutResponse{Succeeded: resp.Succeeded, Revision: resp.Header.GetRevision()}
 	if o.Succeeded || !getOnFailure {
 		return o, nil
 	}

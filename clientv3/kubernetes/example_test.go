@@ -4,30 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/kubernetes"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
 // newExampleClient returns a client of an etcd that lives in memory.
 func newExampleClient() (*kubernetes.Client, func()) {
-	cluster, err := fakeetcd.Start(1)
-	if err != nil {
-		panic(err)
-	}
-	client, err := kubernetes.New(clientv3.Config{
-		Endpoints:   cluster.Endpoints(),
-		DialOptions: cluster.DialOptions(),
-	})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		if err := client.Close(); err != nil {
-			panic(err)
-		}
-		cluster.Close()
-	}
+	client, stop := clienttest.Example(1)
+	return &kubernetes.Client{Client: client}, stop
 }
 
 // Two writers read an object; the second to write learns of the first.

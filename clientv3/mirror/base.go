@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -9,7 +10,7 @@ import (
 
 // pagesAhead bounds what is held for a reader who is slower than the cluster, such
 // as one that writes every key somewhere else.
-const pagesAhead = 64
+const pagesAhead = 16
 
 var errNoRevision = errors.New("mirror: the server does not say at which revision it reads")
 
@@ -32,12 +33,7 @@ func (s *syncer) SyncBase(ctx context.Context) (<-chan *clientv3.GetResponse, ch
 }
 
 // start returns the first key that there can be.
-func (s *syncer) start() string {
-	if s.prefix == "" {
-		return "\x00"
-	}
-	return s.prefix
-}
+func (s *syncer) start() string { return cmp.Or(s.prefix, "\x00") }
 
 // readStart returns a response whose header has the present revision. It reads a range of one key: a grpc-proxy with a
 // leasing prefix serves single keys from memory, with an earlier revision.

@@ -35,7 +35,8 @@ type Syncer interface {
 	// has failed. Then the second one has the error, if there is one, and the pages
 	// so far are not all: rpctypes.ErrCompacted if the revision was compacted
 	// meanwhile, ctx.Err() if ctx has ended. Read the pages first, and then the
-	// error: SyncBase is at most 64 pages ahead of its reader, of about 1 MiB each.
+	// error: SyncBase is at most 16 pages ahead of its reader, of up to 4 MiB each or one key;
+	// the first page has up to 256 keys.
 	//
 	// A reader that stops early must end ctx.
 	SyncBase(ctx context.Context) (<-chan *clientv3.GetResponse, chan error)

@@ -58,17 +58,13 @@ func TestOverlapsAndIncludes(t *testing.T) {
 		overlaps, includes bool
 	}{
 		{of("b", ""), of("b", ""), true, true},
-		{of("b", ""), of("c", ""), false, false},
 		{of("b", ""), of("b", "c"), true, false},
 		{of("b", "d"), of("c", ""), true, true},
-		{of("b", "d"), of("d", ""), false, false},
 		{of("b", "d"), of("b", "d"), true, true},
 		{of("b", "d"), of("c", "e"), true, false},
 		{of("b", "d"), of("a", "c"), true, false},
-		{of("b", "d"), of("c", "\x00"), true, false},
 		{of("b", "d"), of("d", "\x00"), false, false},
 		{of("b", "\x00"), of("c", "\x00"), true, true},
-		{of("b", "\x00"), of("c", "d"), true, true},
 		{of("b", "\x00"), of("a", "d"), true, false},
 	}
 	for _, tt := range tests {

@@ -104,8 +104,6 @@ func (l *listing) endpoints() []gresolver.Endpoint {
 // address identifies an endpoint.
 func address(e gresolver.Endpoint) string { return e.Addresses[0].Addr }
 
-func compareKeys(a, b gresolver.Endpoint) int { return cmp.Compare(Key(a), Key(b)) }
-
 func endpointOf(c registry.Change) gresolver.Endpoint {
 	ep := gresolver.Endpoint{Addresses: []gresolver.Address{{Addr: c.Endpoint.Addr}}}
 	ep.Attributes = ep.Attributes.WithValue(keyKey{}, c.Key)

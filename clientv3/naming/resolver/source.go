@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,14 @@ type source struct {
 
 // startSource starts a source with the list of the last one.
 func startSource(client *clientv3.Client, cfg Config, service string, last []gresolver.Endpoint) *source {
+	now := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := newSource(service, cfg.MassRemovalDelay, last)
-	s.log, s.cancel = client.GetLogger(), cancel
+	s := &source{
+		service: service, log: client.GetLogger(), cancel: cancel, staleAt: now.Add(staleAfter), last: last, old: len(last) > 0,
+		listing: listing{keys: map[string]int{}}, guard: newGuard(cfg.MassRemovalDelay),
+	}
+	s.guard.Update(now, last, 0)
+	s.Feed = feed.New(&s.mu, s.stateLocked)
 	follower := registry.NewFollower(client, service, cfg.ReportAfter)
 	if cfg.Decode != nil {
 		follower.Decode = func(value []byte) (e registry.Endpoint, err error) {
@@ -60,17 +66,6 @@ func startSource(client *clientv3.Client, cfg Config, service string, last []gre
 			s.Lost(fmt.Errorf("%w; the resolver needs it for as long as there are channels", err))
 		}
 	}()
-	return s
-}
-
-func newSource(service string, delay time.Duration, last []gresolver.Endpoint) *source {
-	now := time.Now()
-	s := &source{
-		service: service, staleAt: now.Add(staleAfter), last: last, old: len(last) > 0,
-		listing: listing{keys: map[string]int{}}, guard: newGuard(delay),
-	}
-	s.guard.Update(now, last, 0)
-	s.Feed = feed.New(&s.mu, s.stateLocked)
 	return s
 }
 
@@ -155,7 +150,7 @@ func (s *source) listLocked(now time.Time) lastgood.Kept[gresolver.Endpoint] {
 	kept := s.guard.Update(now, s.last, 0)
 	if len(kept.Endpoints) > 0 {
 		s.last = append(slices.Clone(s.last), kept.Endpoints...)
-		slices.SortFunc(s.last, compareKeys)
+		slices.SortFunc(s.last, func(a, b gresolver.Endpoint) int { return cmp.Compare(Key(a), Key(b)) })
 	}
 	return kept
 }
