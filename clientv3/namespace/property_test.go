@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/namespace"
 )
@@ -102,18 +103,10 @@ func carryOut(t *testing.T, kv clientv3.KV, op clientv3.Op, otherwise bool) (pro
 		return (*pb.RangeResponse)(resp), nil
 	}
 	resp, err := kv.Do(t.Context(), op)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case op.IsGet():
-		return (*pb.RangeResponse)(resp.Get()), nil
-	case op.IsPut():
-		return (*pb.PutResponse)(resp.Put()), nil
-	case op.IsDelete():
-		return (*pb.DeleteRangeResponse)(resp.Del()), nil
-	default:
-		return (*pb.TxnResponse)(resp.Txn()), nil
 	}
+	return optxn.Response(resp), nil
 }
 
 // history returns all events until the watch reports progress.

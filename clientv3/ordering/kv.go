@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
@@ -69,7 +67,7 @@ func (kv *kvOrdering) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespon
 		if err != nil {
 			return clientv3.OpResponse{}, err
 		}
-		header, least := headerOf(resp), int64(0)
+		header, least := optxn.Response(resp).GetHeader(), int64(0)
 		if isLinearizable(op) {
 			least = prevRev
 		}
@@ -103,21 +101,6 @@ func isLinearizable(op clientv3.Op) bool {
 	}
 	_, thenOps, elseOps := op.Txn()
 	return slices.ContainsFunc(slices.Concat(thenOps, elseOps), isLinearizable)
-}
-
-func headerOf(resp clientv3.OpResponse) *pb.ResponseHeader {
-	switch {
-	case resp.Get() != nil:
-		return resp.Get().Header
-	case resp.Put() != nil:
-		return resp.Put().Header
-	case resp.Del() != nil:
-		return resp.Del().Header
-	case resp.Txn() != nil:
-		return resp.Txn().Header
-	default:
-		return nil
-	}
 }
 
 // pauseAfter returns how long to wait after a number of failed attempts. There is no wait

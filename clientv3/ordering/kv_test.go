@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/clientv3/ordering"
 )
@@ -81,18 +82,7 @@ func (r *recorder) record(_ clientv3.Op, resp clientv3.OpResponse, prevRev int64
 	return nil
 }
 
-func revision(resp clientv3.OpResponse) int64 {
-	switch {
-	case resp.Get() != nil:
-		return resp.Get().Header.GetRevision()
-	case resp.Put() != nil:
-		return resp.Put().Header.GetRevision()
-	case resp.Del() != nil:
-		return resp.Del().Header.GetRevision()
-	default:
-		return (*pb.TxnResponse)(resp.Txn()).GetHeader().GetRevision()
-	}
-}
+func revision(resp clientv3.OpResponse) int64 { return optxn.Response(resp).GetHeader().GetRevision() }
 
 // do executes an operation and returns its revision.
 func do(ctx context.Context, kv clientv3.KV, op clientv3.Op) (int64, error) {

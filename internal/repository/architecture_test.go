@@ -58,7 +58,7 @@ var layers = map[string][]string{
 	"clientv3/mock/fakeetcd":            {"clientv3/internal/semantics"},
 	"clientv3/mock/mockserver":          {},
 	"etcdtest":                          {"clientv3", "clientv3/mock/fakeetcd"},
-	"clientv3/internal/clienttest":      {"clientv3", "clientv3/mock/fakeetcd"},
+	"clientv3/internal/clienttest":      {"clientv3", "clientv3/internal/optxn", "clientv3/mock/fakeetcd"},
 	"clientv3/internal/optxn":           {"clientv3"},
 	"clientv3/internal/reply":           {"clientv3"},
 	"clientv3/internal/settle":          {"clientv3", "retry"},

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 )
 
@@ -93,9 +93,8 @@ func RequirePlainResponses(t *testing.T, over func(*testing.T, *fakeetcd.Cluster
 // requireSame compares responses, without headers: a KV may write keys of its own beside an operation.
 func requireSame(t *testing.T, name string, want, got clientv3.OpResponse) {
 	t.Helper()
-	w, _ := message(want)
-	g, header := message(got)
-	if header.GetRevision() == 0 || header.GetClusterId() == 0 {
+	w, g := optxn.Response(want), optxn.Response(got)
+	if header := g.GetHeader(); header.GetRevision() == 0 || header.GetClusterId() == 0 {
 		t.Errorf("%s: the header is %v", name, header)
 	}
 	dropHeaders(w.ProtoReflect())
@@ -120,18 +119,4 @@ func dropHeaders(m protoreflect.Message) {
 		}
 		return true
 	})
-}
-
-// message returns the response that is set, and its header.
-func message(r clientv3.OpResponse) (proto.Message, *pb.ResponseHeader) {
-	switch {
-	case r.Put() != nil:
-		return (*pb.PutResponse)(r.Put()), r.Put().Header
-	case r.Get() != nil:
-		return (*pb.RangeResponse)(r.Get()), r.Get().Header
-	case r.Del() != nil:
-		return (*pb.DeleteRangeResponse)(r.Del()), r.Del().Header
-	default:
-		return (*pb.TxnResponse)(r.Txn()), r.Txn().Header
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
 )
@@ -74,6 +75,26 @@ func Part(part *pb.ResponseOp, op clientv3.Op, header *pb.ResponseHeader) (clien
 		return (*clientv3.TxnResponse)(txn).OpResponse(), nil
 	}
 	return clientv3.OpResponse{}, errMismatch
+}
+
+// Message is a response of any kind.
+type Message interface {
+	proto.Message
+	GetHeader() *pb.ResponseHeader
+}
+
+// Response returns the message of a response.
+func Response(r clientv3.OpResponse) Message {
+	switch {
+	case r.Get() != nil:
+		return (*pb.RangeResponse)(r.Get())
+	case r.Put() != nil:
+		return (*pb.PutResponse)(r.Put())
+	case r.Del() != nil:
+		return (*pb.DeleteRangeResponse)(r.Del())
+	default:
+		return (*pb.TxnResponse)(r.Txn())
+	}
 }
 
 // At returns the i-th response of a transaction, nil if there is none.
