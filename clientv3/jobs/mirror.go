@@ -39,7 +39,6 @@ type entry struct {
 	// ready is when the job may be claimed, zero for at once; since is when it first might, as far as this process knows, and
 	// held until when it leaves the job alone.
 	ready, since, held time.Time
-	queued             bool // it is in mirror.queue
 	// taken is set while a place has it, or its claim is being returned. settled is the revision of the
 	// last claim that this process has ended: that claim and what it wrote have been overtaken.
 	taken   bool
@@ -114,10 +113,12 @@ func (m *mirror) apply(ch store.Change[[]byte]) error {
 func (m *mirror) entryLocked(id string) *entry {
 	e := m.entries[id]
 	if e == nil {
-		e = &entry{id: id, hash: hashOf(id)}
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(id))
+		e = &entry{id: id, hash: h.Sum64()}
 		m.entries[id] = e
 	}
-	m.unqueueLocked(e)
+	m.queue.Delete(e)
 	return e
 }
 
@@ -126,7 +127,8 @@ func (m *mirror) workerLocked(name string, ch store.Change[[]byte]) error {
 	lease, err := strconv.ParseInt(name, 16, 64)
 	delete(m.places, lease)
 	if err == nil && ch.Type == store.Put {
-		m.places[lease], err = parseWorker(string(ch.Value))
+		places, _, _ := strings.Cut(string(ch.Value), " ") // the name of the worker follows
+		m.places[lease], err = strconv.Atoi(places)
 	}
 	pause.Signal(m.wake)
 	return err
@@ -138,7 +140,7 @@ func (m *mirror) listedLocked() {
 	for _, e := range m.entries {
 		if e.settled != 0 {
 			e.settled = 0
-			m.unqueueLocked(e)
+			m.queue.Delete(e)
 			m.reconcileLocked(e)
 		}
 	}
@@ -188,16 +190,8 @@ func (m *mirror) reconcileLocked(e *entry) {
 		e.ready = e.held
 	}
 	e.ready = e.ready.Round(0) // one clock orders the queue: times of day have no monotonic reading
-	e.queued = true
 	m.queue.ReplaceOrInsert(e)
 	pause.Signal(m.wake)
-}
-
-func (m *mirror) unqueueLocked(e *entry) {
-	if e.queued {
-		e.queued = false
-		m.queue.Delete(e)
-	}
 }
 
 // take waits for a job that this process is to claim, and returns what is known of it. It returns
@@ -238,7 +232,7 @@ func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
 	if best == nil {
 		return nil, wait
 	}
-	m.unqueueLocked(best)
+	m.queue.Delete(best)
 	best.taken = true
 	known := *best
 	return &known, 0
@@ -284,12 +278,6 @@ func (e *entry) rank(own int64, others []int64) (rank int) {
 		}
 	}
 	return rank
-}
-
-func hashOf(id string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(id))
-	return h.Sum64()
 }
 
 // mix spreads the bits of x over all of the result: the finalizer of SplitMix64.

@@ -2,8 +2,6 @@ package jobs
 
 import (
 	"encoding/json"
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -69,12 +67,4 @@ func newKeys(name string) keys {
 		live: live, states: live + states + "/", claims: live + claims + "/",
 		payloads: name + "/payloads/", deadLetters: name + "/dead/",
 	}
-}
-
-// workerValue is the value of a worker's key: its places, and its name.
-func workerValue(places int, name string) string { return fmt.Sprintf("%d %s", places, name) }
-
-func parseWorker(value string) (places int, err error) {
-	text, _, _ := strings.Cut(value, " ")
-	return strconv.Atoi(text)
 }

@@ -49,7 +49,7 @@ func (q *Queue) Work(ctx context.Context, places int, handle Handler) error {
 		began := time.Now()
 		again := false
 		err := leaderelection.Run(ctx, q.client, leaderelection.Config{
-			Name: q.keys.live + workers, Value: workerValue(places, q.cfg.Worker), Holders: math.MaxInt,
+			Name: q.keys.live + workers, Value: fmt.Sprintf("%d %s", places, q.cfg.Worker), Holders: math.MaxInt,
 			TTL: q.cfg.TTL, Margin: q.cfg.Margin,
 		}, func(ctx context.Context, term *leaderelection.Term) error {
 			w := &worker{q: q, lg: lg, ctx: ctx, term: term, handle: handle, free: make(chan struct{}, places)}

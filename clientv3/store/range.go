@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -26,11 +27,8 @@ func (s *Store[T]) Between(from, end string) clientv3.OpOption {
 }
 
 func selecting(key, end string) clientv3.OpOption {
-	if key == "" {
-		key = "\x00" // the first key that there can be
-	}
 	return func(op *clientv3.Op) {
-		op.WithKeyBytes([]byte(key))
+		op.WithKeyBytes([]byte(cmp.Or(key, "\x00"))) // the first key that there can be
 		op.WithRangeBytes([]byte(end))
 	}
 }

@@ -38,10 +38,7 @@ const (
 
 // String returns "put", "deleted" or "synced", and "ChangeType(n)" for any other value.
 func (t ChangeType) String() string {
-	if t < Put || t > Synced {
-		return fmt.Sprintf("ChangeType(%d)", int(t))
-	}
-	return [...]string{Put: "put", Deleted: "deleted", Synced: "synced"}[t]
+	return cmp.Or(map[ChangeType]string{Put: "put", Deleted: "deleted", Synced: "synced"}[t], fmt.Sprintf("ChangeType(%d)", int(t)))
 }
 
 // Change is what [Store.Watch] yields.
