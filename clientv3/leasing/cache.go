@@ -152,16 +152,12 @@ func (c *cache) seen() lineage.Point {
 func (c *cache) get(key string, op clientv3.Op) *clientv3.GetResponse {
 	c.mu.Lock()
 	e := c.readableLocked(key)
-	header := c.header
-	ok := e != nil && c.servingLocked()
-	var item *mvccpb.KeyValue
-	if ok {
-		item = e.item
-	}
-	c.mu.Unlock()
-	if !ok {
+	if e == nil || !c.servingLocked() {
+		c.mu.Unlock()
 		return nil
 	}
+	header, item := c.header, e.item
+	c.mu.Unlock()
 	return answer(header, item, op)
 }
 

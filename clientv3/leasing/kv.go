@@ -73,7 +73,7 @@ func newKV(cl *clientv3.Client, prefix string, opts []concurrency.SessionOption)
 		prefix:      prefix,
 		sessionOpts: opts,
 		cache:       newCache(prefix),
-		releases:    newReleaseQueue(),
+		releases:    releaseQueue{pending: map[string]int64{}, more: make(chan struct{}, 1)},
 	}
 	k.KV = optxn.Over(cl.KV, k.do)
 	k.ctx, k.cancel = context.WithCancel(cl.Ctx())

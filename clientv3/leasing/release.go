@@ -16,10 +16,6 @@ type releaseQueue struct {
 	more    chan struct{}    // holds a token while pending may be non-empty
 }
 
-func newReleaseQueue() releaseQueue {
-	return releaseQueue{pending: map[string]int64{}, more: make(chan struct{}, 1)}
-}
-
 // add adds leasing keys. Of two incarnations of one, only the later can exist.
 func (q *releaseQueue) add(keys ...leasingKey) {
 	if len(keys) == 0 {

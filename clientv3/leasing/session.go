@@ -76,7 +76,8 @@ func (k *kv) keepSession(ready chan<- error) {
 		case err == nil:
 			k.serve(s, ready)
 			ready = nil
-		case ready != nil && (permanent(err) || k.ctx.Err() == nil && contextEnded(err)):
+		case ready != nil && (permanent(err) || k.ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))):
+			// While the KV is open, the context that has ended is the one in the options.
 			ready <- err
 			return
 		}
@@ -85,12 +86,6 @@ func (k *kv) keepSession(ready chan<- error) {
 	if ready != nil {
 		ready <- k.ctx.Err()
 	}
-}
-
-// contextEnded reports whether err is a context's error. While the KV is open, that
-// context is the one in the options.
-func contextEnded(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // serve uses a session until it ends.

@@ -49,8 +49,9 @@ func createSequential(c *clientv3.Client, prefix, val string) error {
 		}
 		var number uint64
 		if len(resp.Kvs) > 0 {
-			if number, err = sequenceNumber(string(resp.Kvs[0].Key), prefix); err != nil {
-				return err
+			key := string(resp.Kvs[0].Key)
+			if number, err = strconv.ParseUint(strings.TrimPrefix(key, prefix+"/"), 10, 62); err != nil {
+				return fmt.Errorf("recipe: the key %q is not one of a queue: what follows %q has to be a number", key, prefix+"/")
 			}
 			number++
 		}
@@ -63,12 +64,4 @@ func createSequential(c *clientv3.Client, prefix, val string) error {
 			return err
 		}
 	}
-}
-
-func sequenceNumber(key, prefix string) (uint64, error) {
-	number, err := strconv.ParseUint(strings.TrimPrefix(key, prefix+"/"), 10, 62)
-	if err != nil {
-		return 0, fmt.Errorf("recipe: the key %q is not one of a queue: what follows %q has to be a number", key, prefix+"/")
-	}
-	return number, nil
 }
