@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -214,7 +215,11 @@ func (c *Cache) reopen() {
 	}
 	c.stream.Store(streams.Add(1))
 	for _, v := range c.views {
-		v.rewatch()
+		v.mu.Lock()
+		if v.stop != nil {
+			v.stop(errUnavailable) // opens the watch again, at the revision of the snapshot
+		}
+		v.mu.Unlock()
 	}
 }
 
@@ -237,22 +242,16 @@ type Freshness struct {
 // age of more than two intervals means that the cluster or the watch does not answer, or that memory
 // answers no linearizable reads (Err) while other keys are written.
 func (c *Cache) Freshness() Freshness {
-	now := time.Now()
-	var f Freshness
+	now, loaded, f := time.Now(), true, Freshness{Revision: math.MaxInt64}
 	for _, v := range c.views {
 		f.Err = cmp.Or(f.Err, v.remoteReason())
-	}
-	for i, v := range c.views {
 		s, asOf := v.snap.Load(), v.asOf.Load()
-		if s == nil || asOf == nil {
-			return Freshness{Age: -1, Err: f.Err}
+		if loaded = loaded && s != nil && asOf != nil; loaded {
+			f.Revision, f.Age = min(f.Revision, s.rev), max(f.Age, now.Sub(*asOf))
 		}
-		if age := now.Sub(*asOf); i == 0 || age > f.Age {
-			f.Age = age
-		}
-		if i == 0 || s.rev < f.Revision {
-			f.Revision = s.rev
-		}
+	}
+	if !loaded {
+		return Freshness{Age: -1, Err: f.Err}
 	}
 	return f
 }

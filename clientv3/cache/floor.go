@@ -109,7 +109,9 @@ func (c *Cache) readFloor(r *round) {
 	r.header = resp.Header
 	if change := lineage.Compare(seen, resp.Header, true); change != nil {
 		r.err = errUnavailable
-		c.changed((*clientv3.ClusterChangedError)(change))
+		for _, v := range c.views {
+			v.abandon((*clientv3.ClusterChangedError)(change))
+		}
 		return
 	}
 	for _, v := range c.views {
@@ -160,12 +162,6 @@ func (c *Cache) seen() (p lineage.Point) {
 		}
 	}
 	return p
-}
-
-func (c *Cache) changed(err *clientv3.ClusterChangedError) {
-	for _, v := range c.views {
-		v.abandon(err)
-	}
 }
 
 func pointOf(s *snapshot) lineage.Point {

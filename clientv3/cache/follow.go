@@ -14,6 +14,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 
+	"github.com/google/btree"
+
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/internal/pause"
@@ -141,7 +143,7 @@ func (v *view) list(ctx context.Context, each func(*mvccpb.KeyValue) error, opts
 // load reads the whole prefix. The snapshot before it, if any, is replaced.
 func (v *view) load(ctx context.Context, before *snapshot) error {
 	began := time.Now()
-	next := &snapshot{tree: newTree()}
+	next := &snapshot{tree: btree.NewG(32, func(a, b item) bool { return a.key < b.key })}
 	if before != nil {
 		v.c.bytes.Add(-before.bytes) // until it is replaced, or the load has failed
 	}

@@ -123,12 +123,8 @@ func (h *handler[T]) run() {
 // next returns the next change, and false if there is none. The change has type 0 if the key is as the function
 // knows it.
 func (h *handler[T]) next() (Change[T], bool) {
-	select {
-	case <-h.removed:
+	if pause.Closed(h.removed) || h.in.ctx.Err() != nil {
 		return Change[T]{}, false
-	case <-h.in.ctx.Done():
-		return Change[T]{}, false
-	default:
 	}
 	h.in.mu.RLock() // so that the objects do not change while the entry is taken
 	defer h.in.mu.RUnlock()

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,13 +67,9 @@ const (
 	Relisted
 )
 
-var changeNames = [...]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced", Relisted: "relisted"}
-
 func (t ChangeType) String() string {
-	if t < Added || t > Relisted {
-		return fmt.Sprintf("ChangeType(%d)", int(t))
-	}
-	return changeNames[t]
+	names := map[ChangeType]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced", Relisted: "relisted"}
+	return cmp.Or(names[t], fmt.Sprintf("ChangeType(%d)", int(t)))
 }
 
 // Change is what a handler receives.

@@ -36,10 +36,6 @@ func (it item) bytes() int64 {
 // tree is a sorted set of keys. Clone is cheap, and its copies share what they have in common.
 type tree = btree.BTreeG[item]
 
-func newTree() *tree {
-	return btree.NewG(32, func(a, b item) bool { return a.key < b.key })
-}
-
 // snapshot is the state of a prefix at a revision. It does not change.
 type snapshot struct {
 	tree *tree

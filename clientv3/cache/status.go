@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,13 +25,9 @@ const (
 	Denied
 )
 
-var stateNames = [...]string{Loading: "loading", InSync: "in sync", Stale: "stale", Denied: "denied"}
-
 func (s State) String() string {
-	if s < Loading || s > Denied {
-		return fmt.Sprintf("State(%d)", int(s))
-	}
-	return stateNames[s]
+	names := map[State]string{Loading: "loading", InSync: "in sync", Stale: "stale", Denied: "denied"}
+	return cmp.Or(names[s], fmt.Sprintf("State(%d)", int(s)))
 }
 
 // Status is the state of a prefix.

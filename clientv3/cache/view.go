@@ -104,13 +104,19 @@ func (v *view) isFresh(stale time.Duration) bool {
 // serves reports whether it makes sense to wait for the watch.
 func (v *view) serves() bool { return v.proven.Load() && !v.behind.Load() }
 
-// linearizable returns a snapshot that has every write acknowledged before the call, and rev.
+// linearizable returns a snapshot that has every write acknowledged before the call, and rev. Past MaxWait the view is behind.
 func (v *view) linearizable(ctx context.Context, rev int64) (*snapshot, error) {
 	floor, err := v.floorAbove(ctx, rev)
 	if err != nil {
 		return nil, err
 	}
-	return v.await(ctx, floor)
+	v.c.advanceTo(v, floor)
+	s, err := v.awaitSnapshot(ctx, floor)
+	if errors.Is(err, errLate) {
+		v.fallBehind(floor)
+		return nil, errUnavailable
+	}
+	return s, err
 }
 
 // floorAbove returns a floor. It fails with rpctypes.ErrFutureRev if that shows that the store has not reached rev.
@@ -133,17 +139,6 @@ func (v *view) floorAbove(ctx context.Context, rev int64) (int64, error) {
 		return 0, rpctypes.ErrFutureRev
 	}
 	return floor, nil
-}
-
-// await returns the snapshot when it has reached a revision that the store has. Past MaxWait the view is behind.
-func (v *view) await(ctx context.Context, rev int64) (*snapshot, error) {
-	v.c.advanceTo(v, rev)
-	s, err := v.awaitSnapshot(ctx, rev)
-	if errors.Is(err, errLate) {
-		v.fallBehind(rev)
-		return nil, errUnavailable
-	}
-	return s, err
 }
 
 // awaitFuture returns the snapshot when it has reached a revision that the store may not have, and may never have. Past MaxWait
@@ -398,13 +393,4 @@ func (v *view) dropLocked(cause error) {
 	v.versions, v.held, v.floors, v.target, v.asked = nil, 0, nil, 0, 0
 	v.notifyLocked()
 	v.c.requester.notify()
-}
-
-// rewatch opens the watch again, at the revision of the snapshot.
-func (v *view) rewatch() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.stop != nil {
-		v.stop(errUnavailable)
-	}
 }

@@ -53,7 +53,9 @@ type watcher struct {
 // RequestProgress asks the server once for all. Close ends the watches of this Watcher, and so does the end of the cache.
 func (c *Cache) Watcher() clientv3.Watcher {
 	for _, v := range c.views {
-		v.window.keep()
+		v.window.mu.Lock()
+		v.window.kept = true
+		v.window.mu.Unlock()
 	}
 	w := &watcher{c: c}
 	w.ctx, w.cancel = context.WithCancel(c.ctx)

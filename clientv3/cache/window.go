@@ -119,13 +119,6 @@ func newWindow(cfg Config) *window {
 	return &window{maxEvents: cfg.MaxEvents, maxBytes: cfg.MaxBytes / 8, watches: make(watchIndex), created: clientv3.WatchResponse{Created: true}}
 }
 
-// keep makes the window hold events.
-func (w *window) keep() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kept = true
-}
-
 // note records a snapshot that is published: what has changed, or a list, before which nothing is known. deliver follows.
 func (w *window) note(ch change) {
 	w.mu.Lock()
