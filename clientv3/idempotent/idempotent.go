@@ -66,7 +66,7 @@ type KV struct {
 	// lanes sends what may be repeated.
 	lanes  clientv3.KV
 	cfg    Config
-	end    string // of the range of lanes
+	keys   semantics.Range // of lanes
 	pool   *pool
 	pacing retry.Policy
 
@@ -90,12 +90,15 @@ func New(ctx context.Context, client *clientv3.Client, cfg Config) (*KV, error) 
 		return nil, err
 	}
 	k := &KV{
-		plain: clientv3.NewKV(client), cfg: cfg, end: clientv3.GetPrefixRangeEnd(cfg.Prefix),
+		plain: clientv3.NewKV(client), cfg: cfg, keys: semantics.Range{Key: cfg.Prefix, End: clientv3.GetPrefixRangeEnd(cfg.Prefix)},
 		tracker: lineage.New(func(c *lineage.Change) error { return (*clientv3.ClusterChangedError)(c) }),
 	}
 	k.kv = optxn.Over(k.plain, k.execute)
 	k.lanes = clientv3.NewKVFromKVClient(laneClient{clientv3.RetryKVClient(client)}, client)
-	k.pool = newPool(client, cfg, &k.counters.leases)
+	k.pool = &pool{
+		client: client, cfg: cfg, leases: &k.counters.leases, slots: make(chan struct{}, cfg.Lanes),
+		closed: make(chan struct{}), opening: make(chan struct{}, 1),
+	}
 	k.history = k.tracker.History()
 	if err := k.try(ctx); err != nil {
 		_ = k.pool.close(ctx.Err() == nil) // the caller gets the first error
@@ -126,11 +129,15 @@ func (c laneClient) Txn(ctx context.Context, req *pb.TxnRequest, opts ...grpc.Ca
 
 // execute executes an operation: a write once, and a read as the client does.
 func (k *KV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	if len(optxn.Writes(op)) == 0 {
+	writes := optxn.Writes(op)
+	if len(writes) == 0 {
 		return k.plain.Do(ctx, op)
 	}
-	if err := k.admit(op); err != nil {
-		return clientv3.OpResponse{}, err
+	for _, w := range writes {
+		if semantics.Of(w.KeyBytes(), w.RangeBytes()).Overlaps(k.keys) {
+			return clientv3.OpResponse{}, status.Errorf(codes.InvalidArgument, // so a group of package batch is divided
+				"idempotent: the write of %q includes keys below %q, which are lanes: use another key or range, or set Config.Prefix", w.KeyBytes(), k.cfg.Prefix)
+		}
 	}
 	return k.write(ctx, op)
 }
@@ -139,17 +146,6 @@ func (k *KV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, 
 // *retry.NotSentError. If no member answers, Close waits until the TTL has passed, and for writes that wait for a
 // new lease until their contexts end. Without Close, the lease ends a TTL after the client or the program.
 func (k *KV) Close() error { return k.pool.close(true) }
-
-// admit refuses an operation that writes keys of lanes.
-func (k *KV) admit(op clientv3.Op) error {
-	for _, w := range optxn.Writes(op) {
-		if semantics.Of(w.KeyBytes(), w.RangeBytes()).Overlaps(semantics.Range{Key: k.cfg.Prefix, End: k.end}) {
-			return status.Errorf(codes.InvalidArgument, // so a group of package batch is divided
-				"idempotent: the write of %q includes keys below %q, which are lanes: use another key or range, or set Config.Prefix", w.KeyBytes(), k.cfg.Prefix)
-		}
-	}
-	return nil
-}
 
 var errClosed = errors.New("idempotent: the KV is closed")
 

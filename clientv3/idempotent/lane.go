@@ -129,8 +129,8 @@ func (l *lane) failedGuard(r *record, unsure bool) result {
 	case r.id == l.write && l.step != stepCreate:
 		l.guard, l.open = r.at, nil
 		return result{verdict: executed, revision: r.at, record: r}
-	case l.isOwn(r.id):
-		// The write was not executed, and no request with the guard so far will be.
+	case r.id == l.creation && l.guard == 0, r.id == l.removal && l.step != stepCreate, slices.Contains(l.open, r.id):
+		// The record is from another request of this writer. The write was not executed, and no request with the guard so far will be.
 		l.guard, l.created, l.open, l.unsure = r.at, r.created, nil, false
 	default:
 		// Another writer uses the lane, and has made this guard useless.
@@ -145,11 +145,6 @@ func (l *lane) failedGuard(r *record, unsure bool) result {
 		l.step = stepWrite
 		return result{}
 	}
-}
-
-// isOwn reports whether a record is from another request of this writer than the current write.
-func (l *lane) isOwn(of id) bool {
-	return of == l.creation && l.guard == 0 || of == l.removal && l.step != stepCreate || slices.Contains(l.open, of)
 }
 
 // failed handles a request that ended with an error. unsure says that it may have been executed, or may yet be. If

@@ -40,13 +40,6 @@ type session struct {
 	ended bool // no further write uses it
 }
 
-func newPool(client *clientv3.Client, cfg Config, leases *atomic.Int64) *pool {
-	return &pool{
-		client: client, cfg: cfg, leases: leases, slots: make(chan struct{}, cfg.Lanes),
-		closed: make(chan struct{}), opening: make(chan struct{}, 1),
-	}
-}
-
 // acquire returns a lane for one write, and its session. An error says that the write is not sent.
 func (p *pool) acquire(ctx context.Context) (*session, *lane, error) {
 	if err := p.take(ctx, p.slots); err != nil {
