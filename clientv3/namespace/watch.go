@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 type watcherPrefix struct {
@@ -15,9 +16,8 @@ type watcherPrefix struct {
 	// closing is closed by Close.
 	closing chan struct{}
 
-	// mu guards closed, and the start of relays against the wait for their end.
+	// mu guards the start of relays against the wait for their end.
 	mu     sync.Mutex
-	closed bool
 	relays sync.WaitGroup
 }
 
@@ -48,7 +48,7 @@ func (w *watcherPrefix) Watch(ctx context.Context, key string, opts ...clientv3.
 func (w *watcherPrefix) begin(ctx context.Context, in clientv3.WatchChan, out chan clientv3.WatchResponse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || !w.takeFirst(in, out) {
+	if pause.Closed(w.closing) || !w.takeFirst(in, out) {
 		close(out)
 		return
 	}
@@ -73,28 +73,22 @@ func (w *watcherPrefix) takeFirst(in clientv3.WatchChan, out chan<- clientv3.Wat
 }
 
 func (w *watcherPrefix) relay(ctx context.Context, in clientv3.WatchChan, out chan<- clientv3.WatchResponse) {
+	var resp clientv3.WatchResponse
+	from, to := in, chan<- clientv3.WatchResponse(nil)
 	for {
 		select {
-		case resp, open := <-in:
-			if !open || !w.deliver(ctx, out, w.response(resp)) {
+		case next, open := <-from:
+			if !open {
 				return
 			}
+			resp, from, to = w.response(next), nil, out
+		case to <- resp:
+			from, to = in, nil
 		case <-ctx.Done():
 			return
 		case <-w.closing:
 			return
 		}
-	}
-}
-
-func (w *watcherPrefix) deliver(ctx context.Context, out chan<- clientv3.WatchResponse, resp clientv3.WatchResponse) bool {
-	select {
-	case out <- resp:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-w.closing:
-		return false
 	}
 }
 
@@ -106,8 +100,7 @@ func (w *watcherPrefix) response(resp clientv3.WatchResponse) clientv3.WatchResp
 func (w *watcherPrefix) Close() error {
 	err := w.Watcher.Close()
 	w.mu.Lock()
-	if !w.closed {
-		w.closed = true
+	if !pause.Closed(w.closing) {
 		close(w.closing)
 	}
 	w.mu.Unlock()

@@ -77,7 +77,7 @@ var layers = map[string][]string{
 	"clientv3/leaderelection":           {"clientv3", "clientv3/concurrency", "clientv3/internal/grant", "clientv3/internal/optxn", "internal/pause", "observe", "observe/introspect", "retry"},
 	"clientv3/leasing":                  {"clientv3", "clientv3/internal/lineage", "clientv3/internal/optxn", "clientv3/internal/reply", "clientv3/internal/semantics", "clientv3/concurrency", "internal/pause", "retry"},
 	"clientv3/mirror":                   {"clientv3", "clientv3/internal/lineage"},
-	"clientv3/namespace":                {"clientv3", "clientv3/internal/optxn"},
+	"clientv3/namespace":                {"clientv3", "clientv3/internal/optxn", "internal/pause"},
 	"clientv3/naming/endpoints":         {"clientv3", "clientv3/naming/internal/registry"},
 	"clientv3/naming/internal/registry": {"clientv3", "health", "internal/pause", "retry"},
 	"clientv3/naming/resolver":          {"balancer", "clientv3", "clientv3/naming/internal/registry", "internal/feed", "internal/lastgood"},
