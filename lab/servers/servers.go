@@ -93,36 +93,29 @@ func (s Server) Build(ctx context.Context) (string, error) {
 	if s.folder == "" {
 		return etcd34.Find()
 	}
-	lab, err := labFolder(ctx)
-	if err != nil {
-		return "", err
-	}
 	program := "go.etcd.io/etcd/server/v3"
 	if s.kind == kine {
 		program = "github.com/k3s-io/kine"
 	}
-	return s.path(), goBuild(ctx, filepath.Join(lab, "servers", s.folder), s.path(), program)
+	return s.path(), fatal.Catch(func() { goBuild(ctx, filepath.Join(labFolder(ctx), "servers", s.folder), s.path(), program) })
 }
 
-// goBuild builds a package as the module in folder has it, outside of any workspace.
-func goBuild(ctx context.Context, folder, to string, args ...string) error {
+// goBuild builds a package as the module in folder has it, outside of any workspace. An error ends it, see package fatal.
+func goBuild(ctx context.Context, folder, to string, args ...string) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-ldflags=-s -w", "-o", to}, args...)...)
 	cmd.Dir = folder
 	// As kine itself is built: it asks SQLite for the size of its tables.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_CFLAGS=-O2 -DSQLITE_ENABLE_DBSTAT_VTAB=1 -DSQLITE_USE_ALLOCA=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("servers: go build in %s: %w\n%s", folder, err, out)
+		fatal.If(fmt.Errorf("servers: go build in %s: %w\n%s", folder, err, out))
 	}
-	return nil
 }
 
 // labFolder returns the folder of the module lab in the checkout that the current directory is in.
-func labFolder(ctx context.Context) (string, error) {
+func labFolder(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/quorate/quorate/lab").Output()
-	if err != nil {
-		return "", fmt.Errorf("servers: the checkout is not known; run this inside of it: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
+	fatal.If(err, "servers: the checkout is not known; run this inside of it")
+	return strings.TrimSpace(string(out))
 }
 
 // Client names a client that a program of the lab can be compiled with.
@@ -143,7 +136,7 @@ const officialModule = "go.etcd.io/etcd/client/v3"
 // official module. What is up to date is not linked again; each program that builds has a folder of its own, so that none
 // replaces what another one runs. An error ends it, see package fatal.
 func (c Client) build(ctx context.Context, program string, flags ...string) string {
-	lab := fatal.OK(labFolder(ctx))
+	lab := labFolder(ctx)
 	root := filepath.Dir(lab)
 	dir := filepath.Join(root, ".cache", "programs", filepath.Base(os.Args[0]))
 	fatal.If(os.MkdirAll(dir, 0o700))
@@ -160,7 +153,7 @@ func (c Client) build(ctx context.Context, program string, flags ...string) stri
 		fatal.If(fmt.Errorf("servers: go mod edit: %w\n%s", err, out))
 	}
 	path := filepath.Join(dir, string(c))
-	fatal.If(goBuild(ctx, lab, path, append([]string{"-buildvcs=false", "-modfile", modfile}, append(flags, program)...)...))
+	goBuild(ctx, lab, path, append([]string{"-buildvcs=false", "-modfile", modfile}, append(flags, program)...)...)
 	return path
 }
 

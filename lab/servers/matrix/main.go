@@ -87,7 +87,7 @@ func (t *table) measure(ctx context.Context) {
 		path := fatal.OK(s.Build(ctx))
 		begin := time.Now()
 		c := column{s, t.rows, make([]*cell, len(t.rows))}
-		fatal.If(c.measure(ctx, p, path))
+		c.measure(ctx, p, path)
 		t.columns = append(t.columns, c)
 		fmt.Printf("%s, in %v: %s\n", s.Name, time.Since(begin).Round(time.Second), table{t.rows, []column{c}}.summary())
 	}
@@ -96,7 +96,7 @@ func (t *table) measure(ctx context.Context) {
 // measure runs behaviours on a server with both clients, several at the same time. A behaviour that only one client failed is
 // run again, two at a time, because a busy machine is no difference between them; the second try counts. The short form repeats
 // only what decides its outcome.
-func (c column) measure(ctx context.Context, p servers.Program, path string) error {
+func (c column) measure(ctx context.Context, p servers.Program, path string) {
 	shared := make(map[site.Setup][]int) // the rows that follow each other on the same servers
 	var own [][]int
 	for i, b := range c.rows {
@@ -109,30 +109,28 @@ func (c column) measure(ctx context.Context, p servers.Program, path string) err
 			own = append(own, []int{i})
 		}
 	}
-	if err := c.runAll(ctx, p, path, parallel, slices.AppendSeq(own, maps.Values(shared))); err != nil {
-		return err
-	}
+	c.runAll(ctx, p, path, parallel, slices.AppendSeq(own, maps.Values(shared)))
 	var again [][]int
 	for i, cell := range c.cells {
 		if kind := cell.kind(); kind == worse || kind == better && !*short {
 			again = append(again, []int{i})
 		}
 	}
-	return c.runAll(ctx, p, path, 2, again)
+	c.runAll(ctx, p, path, 2, again)
 }
 
-func (c column) runAll(ctx context.Context, p servers.Program, path string, atOnce int, jobs [][]int) error {
+func (c column) runAll(ctx context.Context, p servers.Program, path string, atOnce int, jobs [][]int) {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(atOnce)
 	for _, rows := range jobs {
-		work.Go(func() error { return c.run(ctx, p, path, rows) })
+		work.Go(func() error { return fatal.Catch(func() { c.run(ctx, p, path, rows) }) })
 	}
-	return work.Wait()
+	fatal.If(work.Wait())
 }
 
 // run runs rows with both clients, each on a server of its own: the two have the same history. Servers on which something
 // went wrong are not used again.
-func (c column) run(ctx context.Context, p servers.Program, path string, rows []int) error {
+func (c column) run(ctx context.Context, p servers.Program, path string, rows []int) {
 	var pair []*servers.Running
 	end := func() {
 		for _, server := range pair {
@@ -143,22 +141,15 @@ func (c column) run(ctx context.Context, p servers.Program, path string, rows []
 	defer func() { end() }()
 	for _, i := range rows {
 		for len(pair) < len(servers.Clients) {
-			server, err := c.server.Start(ctx, path, c.rows[i].Setup)
-			if err != nil {
-				return err
-			}
-			pair = append(pair, server)
+			pair = append(pair, fatal.OK(c.server.Start(ctx, path, c.rows[i].Setup)))
 		}
 		shown := c.show(ctx, p, pair, c.rows[i])
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+		fatal.If(context.Cause(ctx))
 		c.cells[i] = &shown
 		if shown.kind() != both {
 			end()
 		}
 	}
-	return nil
 }
 
 // show runs a behaviour with both clients at the same time. If both complete, their transcripts must be equal. If the server
