@@ -132,9 +132,7 @@ func storm(f *fleet) figures {
 	var received [lab.DefaultMembers]float64 // as of when the member was read last
 	returned := growth(f, func(ctx context.Context) (sum float64, _ error) {
 		for i, m := range f.cluster.Members() {
-			if r, err := readMember(ctx, m); err == nil {
-				received[i] = r.rpcs
-			}
+			_ = fatal.Catch(func() { received[i] = readMember(ctx, m).rpcs })
 			sum += received[i]
 		}
 		return sum, nil
@@ -276,9 +274,9 @@ func (f *fleet) awaitServed(since time.Time) float64 {
 // reading is what a member has counted since it started: the RPCs, unary and streams, and its CPU time in seconds.
 type reading struct{ rpcs, cpu float64 }
 
-func readMember(ctx context.Context, m *lab.Member) (reading, error) {
-	metrics, err := scrape.Read(ctx, scrape.Client, m.DirectEndpoint())
-	return reading{metrics.Sum("grpc_server_started_total"), metrics.Sum("process_cpu_seconds_total")}, err
+func readMember(ctx context.Context, m *lab.Member) reading {
+	metrics := scrape.Read(ctx, scrape.Client, m.DirectEndpoint())
+	return reading{metrics.Sum("grpc_server_started_total"), metrics.Sum("process_cpu_seconds_total")}
 }
 
 // counted reads the members that run and are not frozen.
@@ -286,7 +284,7 @@ func (f *fleet) counted() map[*lab.Member]reading {
 	all := make(map[*lab.Member]reading)
 	for _, m := range f.cluster.Members() {
 		if m.Alive() && !m.Stopped() {
-			all[m] = fatal.OK(readMember(f, m))
+			all[m] = readMember(f, m)
 		}
 	}
 	return all

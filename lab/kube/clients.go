@@ -2,12 +2,13 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // Admin returns the configuration of a client that may do everything. Each call
@@ -31,30 +32,23 @@ func (c *ControlPlane) configFor(token, address string) *rest.Config {
 }
 
 // Direct returns the configuration of the administrator past the link, and a client whose connections end with their requests.
-// Those of the transport that client-go shares among all clients of a server cannot be closed.
-func (c *ControlPlane) Direct() (*rest.Config, *http.Client, error) {
+// Those of the transport that client-go shares among all clients of a server cannot be closed. An error ends it, see package fatal.
+func (c *ControlPlane) Direct() (*rest.Config, *http.Client) {
 	return c.direct(strings.TrimPrefix(c.Server().DirectEndpoint(), "http://"))
 }
 
-func (c *ControlPlane) direct(address string) (*rest.Config, *http.Client, error) {
+func (c *ControlPlane) direct(address string) (*rest.Config, *http.Client) {
 	config := c.configFor(c.files.admin, address)
 	security, err := rest.TLSConfigFor(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("kube: certificate of the API server: %w", err)
-	}
-	authorized, err := rest.HTTPWrappersForConfig(config, &http.Transport{TLSClientConfig: security, DisableKeepAlives: true})
-	return config, &http.Client{Transport: authorized}, err
+	fatal.If(err, "certificate of the API server")
+	authorized := fatal.OK(rest.HTTPWrappersForConfig(config, &http.Transport{TLSClientConfig: security, DisableKeepAlives: true}))
+	return config, &http.Client{Transport: authorized}
 }
 
 // checkReady asks the API server at an address whether it is ready.
 func (c *ControlPlane) checkReady(ctx context.Context, address string) error {
-	config, client, err := c.direct(address)
-	if err != nil {
-		return err
-	}
-	asking, err := core.NewForConfigAndClient(config, client)
-	if err != nil {
-		return err
-	}
-	return asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	return fatal.Catch(func() {
+		asking := fatal.OK(core.NewForConfigAndClient(c.direct(address)))
+		fatal.If(asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error())
+	})
 }

@@ -55,8 +55,7 @@ func startReal(t *testing.T) *real {
 		assert.NoError(t, plane.Close())
 	})
 	r := &real{plane: plane}
-	config, client, err := plane.Direct()
-	require.NoError(t, err)
+	config, client := plane.Direct()
 	r.core, err = core.NewForConfigAndClient(config, client)
 	require.NoError(t, err)
 	r.admin, err = dynamic.NewForConfigAndClient(config, client)

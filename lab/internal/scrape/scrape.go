@@ -10,6 +10,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // timeout bounds the reading of a server's metrics.
@@ -21,24 +23,17 @@ type Metrics map[string]*dto.MetricFamily
 // Client keeps no connections, so that servers can restart.
 var Client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Read reads the metrics of the server at a URL.
-func Read(ctx context.Context, client *http.Client, url string) (Metrics, error) {
+// Read reads the metrics of the server at a URL. An error ends it, see package fatal.
+func Read(ctx context.Context, client *http.Client, url string) Metrics {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
+	response := fatal.OK(client.Do(fatal.OK(http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", http.NoBody))))
 	defer func() { _ = response.Body.Close() }() // all that matters has been read
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s/metrics: %s", url, response.Status)
+		fatal.If(fmt.Errorf("%s/metrics: %s", url, response.Status))
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(response.Body)
+	return fatal.OK(parser.TextToMetricFamilies(response.Body))
 }
 
 // Sum returns the sum of a family of counters or gauges.

@@ -53,7 +53,7 @@ func main() {
 	klog.LogToStderr(false) // client-go logs every election
 	klog.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := fatal.Catch(func() { run(ctx, os.Args[1:], os.Stdout, os.Stderr) })
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "faults:", err)
@@ -61,7 +61,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, out, log io.Writer) error {
+// run ends with the first error, see package fatal.
+func run(ctx context.Context, args []string, out, log io.Writer) {
 	s := settings{faults: faults, settle: 10 * time.Second, idle: 20 * time.Second, log: log}
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(log)
@@ -71,33 +72,25 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags.IntVar(&s.starts, "starts", 0, "how often the API server is started while a follower is cut off")
 	flags.StringVar(&s.record, "record", "", "file for the figures, as JSON")
 	flags.StringVar(&s.picture, "picture", "", "file for the picture, as SVG")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+	fatal.If(flags.Parse(args))
 	for _, b := range []binary{{official, *overOfficial}, {quorate, *overQuorate}} {
 		if b.path != "" {
 			s.binaries = append(s.binaries, b)
 		}
 	}
 	if len(s.binaries) == 0 {
-		return errors.New("no API server: name one with -official or -quorate; `make kube-faults` builds both")
+		fatal.If(errors.New("no API server: name one with -official or -quorate; `make kube-faults` builds both"))
 	}
-	r, err := s.measureAll(ctx)
-	if err != nil {
-		return err
-	}
-	return s.save(r, out)
+	s.save(s.measureAll(ctx), out)
 }
 
-// measureAll measures every API server. An error ends it, see package fatal.
-func (s settings) measureAll(ctx context.Context) (r record, err error) {
-	r.HoldSeconds = s.hold.Seconds()
+// measureAll measures every API server.
+func (s settings) measureAll(ctx context.Context) record {
+	r := record{HoldSeconds: s.hold.Seconds()}
 	for _, b := range s.binaries {
-		if err := fatal.Catch(func() { r.Results = append(r.Results, s.measure(ctx, b)) }); err != nil {
-			return r, fmt.Errorf("%s: %w", b.client, err)
-		}
+		fatal.If(fatal.Catch(func() { r.Results = append(r.Results, s.measure(ctx, b)) }), b.client)
 	}
-	return r, nil
+	return r
 }
 
 func (s settings) measure(ctx context.Context, b binary) result {
@@ -197,17 +190,12 @@ type row struct {
 }
 
 // save prints the record, and writes the files that were asked for.
-func (s settings) save(r record, out io.Writer) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	_, err = out.Write(text)
+func (s settings) save(r record, out io.Writer) {
+	text := append(fatal.OK(json.MarshalIndent(r, "", "  ")), '\n')
+	fatal.OK(out.Write(text))
 	for path, content := range map[string][]byte{s.record: text, s.picture: []byte(draw(r))} {
 		if path != "" {
-			err = errors.Join(err, os.WriteFile(path, content, 0o644)) //nolint:gosec // pages of the repository, readable by all
+			fatal.If(os.WriteFile(path, content, 0o644)) //nolint:gosec // pages of the repository, readable by all
 		}
 	}
-	return err
 }

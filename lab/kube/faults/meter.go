@@ -119,5 +119,5 @@ func costOf(ctx context.Context, c *kube.ControlPlane, ready, idle time.Duration
 func metrics(ctx context.Context, c *kube.ControlPlane) scrape.Metrics {
 	client := fatal.OK(rest.HTTPClientFor(c.Admin()))
 	defer client.CloseIdleConnections()
-	return fatal.OK(scrape.Read(ctx, client, c.URL()))
+	return scrape.Read(ctx, client, c.URL())
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
@@ -41,7 +42,7 @@ type keeper struct {
 // work holds leases until ctx ends.
 func (k *keeper) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := k.hold(ctx); err != nil && ctx.Err() == nil {
+		if err := fatal.Catch(func() { k.hold(ctx) }); err != nil && ctx.Err() == nil {
 			k.run.env.Counts.Add("leases", "not granted: "+retry.CodeOf(err).String(), 1)
 		}
 		_ = pause.For(ctx, regrantPause)
@@ -49,21 +50,18 @@ func (k *keeper) work(ctx context.Context) {
 }
 
 // hold gets a lease, attaches a key to it, and keeps it alive. The keys are not below the prefix of the callers' keys, which are
-// never deleted, and no other lease has the same one: a late attachment cannot take over the key of the next lease.
-func (k *keeper) hold(ctx context.Context) error {
+// never deleted, and no other lease has the same one: a late attachment cannot take over the key of the next lease. An error before
+// it is kept ends it, see package fatal.
+func (k *keeper) hold(ctx context.Context) {
 	r := k.run
 	obtaining, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
 	sent := r.env.Now()
 	id, ttl, err := r.conn.Lessor.Grant(obtaining, r.cfg.LeaseTTL)
-	if err != nil {
-		return err
-	}
+	fatal.If(err)
 	value := strconv.FormatInt(id, 16)
 	held := &lease{id: id, key: fmt.Sprintf("/quorate-lab-leases/%016x/%d/%s", r.cfg.Seed, k.index, value), claims: []claim{{r.env.Now(), sent + ttl}}}
-	if err := r.conn.Lessor.Attach(obtaining, id, held.key, value); err != nil {
-		return err
-	}
+	fatal.If(r.conn.Lessor.Attach(obtaining, id, held.key, value))
 	k.leases = append(k.leases, held)
 	keeping, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -78,5 +76,4 @@ func (k *keeper) hold(ctx context.Context) error {
 	if ctx.Err() == nil {
 		held.lost = r.env.Now()
 	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/internal/pace"
 	"github.com/quorate/quorate/lab/robustness"
@@ -134,22 +135,17 @@ func value(rng *rand.Rand, index, n int) string {
 
 // one makes a write and returns the revision of the response, 0 if it failed. Whether a
 // failed write was executed does not matter: the recorder sees it then.
-func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) int64 {
+func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) (revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	ops, err := w.operations(ctx, rng, value)
-	if err != nil {
-		return 0
-	}
-	response, err := w.kv.Txn(ctx).Then(ops...).Commit()
-	if err != nil {
-		return 0
-	}
-	return response.Header.GetRevision()
+	_ = fatal.Catch(func() {
+		revision = fatal.OK(w.kv.Txn(ctx).Then(w.operations(ctx, rng, value)...).Commit()).Header.GetRevision()
+	})
+	return revision
 }
 
 // operations draws a write: in one case out of five it changes several keys.
-func (w *writers) operations(ctx context.Context, rng *rand.Rand, value string) (ops []clientv3.Op, err error) {
+func (w *writers) operations(ctx context.Context, rng *rand.Rand, value string) (ops []clientv3.Op) {
 	switch n := rng.IntN(100); {
 	case n < 1:
 		ops = append(ops, clientv3.OpPut(quietKey, value))
@@ -160,10 +156,7 @@ func (w *writers) operations(ctx context.Context, rng *rand.Rand, value string) 
 	case n < 75:
 		ops = append(ops, clientv3.OpDelete(keyPrefix+"a/", clientv3.WithPrefix()))
 	case n < 79:
-		lease, err := w.kv.Grant(ctx, shortLease)
-		if err != nil {
-			return nil, err
-		}
+		lease := fatal.OK(w.kv.Grant(ctx, shortLease))
 		ops = append(ops, clientv3.OpPut(randomKey(rng), value, clientv3.WithLease(lease.ID)))
 	default:
 		seen := map[string]bool{}
@@ -180,7 +173,7 @@ func (w *writers) operations(ctx context.Context, rng *rand.Rand, value string) 
 			seen[key] = true
 		}
 	}
-	return ops, nil
+	return ops
 }
 
 const (
