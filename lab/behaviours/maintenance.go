@@ -2,6 +2,7 @@ package behaviours
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -58,10 +59,7 @@ func whole(snapshot io.ReadCloser, err error) (string, error) {
 		return "", err
 	}
 	data, err := io.ReadAll(snapshot)
-	if closeErr := snapshot.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err = cmp.Or(err, snapshot.Close()); err != nil {
 		return "", err
 	}
 	pages := max(len(data)-sha256.Size, 0)
