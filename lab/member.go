@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab/internal/child"
 	"github.com/quorate/quorate/lab/link"
@@ -190,9 +191,9 @@ func (m *Member) start(ctx context.Context) error {
 	if last := m.lastRun(); last != nil && !last.Alive() {
 		<-last.released
 	}
-	p, err := m.spawn()
-	if err != nil {
-		return err
+	var p *process
+	if err := fatal.Catch(func() { p = m.spawn() }); err != nil {
+		return fmt.Errorf("lab: start %s: %w", m.name, err)
 	}
 	select {
 	case <-p.serving:
@@ -204,24 +205,21 @@ func (m *Member) start(ctx context.Context) error {
 	}
 }
 
-// spawn starts the process and a goroutine that looks after it.
-func (m *Member) spawn() (*process, error) {
+// spawn starts the process and a goroutine that looks after it. An error ends it, see package fatal.
+func (m *Member) spawn() *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.retired {
-		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrClosed)
+		fatal.If(ErrClosed)
 	}
 	if m.process != nil && m.process.Alive() {
-		return nil, fmt.Errorf("lab: start %s: %w", m.name, ErrRunning)
+		fatal.If(ErrRunning)
 	}
 	c := m.cluster
-	p, err := startProcess(c.commandLocked(m), c.file(m.name+".log"), c.parentPipe)
-	if err != nil {
-		return nil, err
-	}
+	p := startProcess(c.commandLocked(m), c.file(m.name+".log"), c.parentPipe)
 	m.process, m.stopped = p, false
 	go m.supervise(p)
-	return p, nil
+	return p
 }
 
 // supervise connects the process to its peers, and to clients once it serves. It
@@ -281,19 +279,13 @@ type process struct {
 }
 
 // startProcess starts cmd with its output going to a new file at log, and with the read end of the parent's pipe.
-func startProcess(cmd *exec.Cmd, log string, parentPipe *os.File) (*process, error) {
-	output, err := os.Create(log)
-	if err != nil {
-		return nil, fmt.Errorf("lab: %w", err)
-	}
+func startProcess(cmd *exec.Cmd, log string, parentPipe *os.File) *process {
+	output := fatal.OK(os.Create(log))
 	defer func() { _ = output.Close() }() // the process has its copy
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.ExtraFiles = []*os.File{parentPipe} // it becomes parentPipeFD
-	run, err := child.Start(cmd)
-	if err != nil {
-		return nil, fmt.Errorf("lab: start %s: %w", cmd.Path, err)
-	}
-	return &process{Process: run, log: log, serving: make(chan struct{}), released: make(chan struct{})}, nil
+	run := fatal.OK(child.Start(cmd))
+	return &process{Process: run, log: log, serving: make(chan struct{}), released: make(chan struct{})}
 }
 
 // tail returns the last bytes of the log, for an error.

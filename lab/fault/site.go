@@ -79,7 +79,7 @@ func (s Site) Open(c *lab.Cluster) (*Front, error) {
 
 // openNames gives each member a name, and a second address with the port of its link.
 func (f *Front) openNames(c *lab.Cluster) {
-	f.names = fatal.OK(nameserver.New(""))
+	f.names = nameserver.New("")
 	for i, m := range c.Members() {
 		host, port, _ := net.SplitHostPort(c.ClientLink(m).Addr()) // an address has both
 		f.others = append(f.others, fatal.OK(link.ListenAt("127.0.0.2:"+port, addressOf(m))))

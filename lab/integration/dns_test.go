@@ -72,8 +72,7 @@ func TestScalingInDNS(t *testing.T) {
 	for _, policy := range []string{"round_robin", "quorate_round_robin"} {
 		t.Run(policy, func(t *testing.T) {
 			const name = "svc.test. A"
-			ns, err := nameserver.New("")
-			require.NoError(t, err)
+			ns := nameserver.New("")
 			t.Cleanup(func() { require.NoError(t, ns.Close()) })
 			port, all := startBackends(t, "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14")
 			ns.Set(name, records(all[:2])...)

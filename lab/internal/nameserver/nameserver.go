@@ -9,6 +9,8 @@ import (
 	"time"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // Behaviour is how a DNS server answers.
@@ -37,12 +39,10 @@ type Server struct {
 	onQuery    func(time.Time)
 }
 
-// New runs a server until Close. If addr is "", it listens on a free port of 127.0.0.1.
-func New(addr string) (*Server, error) {
+// New runs a server until Close. If addr is "", it listens on a free port of 127.0.0.1. An error ends it, see package fatal.
+func New(addr string) *Server {
 	listener, packets, err := listen(addr)
-	if err != nil {
-		return nil, err
-	}
+	fatal.If(err)
 	ns := &Server{
 		Addr: listener.Addr().String(), onQuery: func(time.Time) {},
 		behaviours: map[string]Behaviour{}, records: map[string][]miekg.RR{}, queries: map[string]int{},
@@ -54,7 +54,7 @@ func New(addr string) (*Server, error) {
 		ns.served.Go(func() { _ = s.ActivateAndServe() }) // until Close
 		<-started
 	}
-	return ns, nil
+	return ns
 }
 
 // listen takes a port for TCP and UDP. One that is free for the one may be taken for the other.

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab/internal/nameserver"
 	"github.com/quorate/quorate/resolver/dns"
 )
@@ -22,7 +21,7 @@ const (
 
 // newDNS returns a DNS server with the backends as addresses of a name, and as SRV records.
 func newDNS(t *trial) *source {
-	server := fatal.OK(nameserver.New(""))
+	server := nameserver.New("")
 	t.env.Cleanup(server.Close)
 	server.OnQuery(t.arrive)
 	// The name exists without an address, so the answer is then an empty one and not NXDOMAIN.

@@ -33,8 +33,7 @@ func start(t *testing.T, behaviours ...nameserver.Behaviour) (all []*nameserver.
 	t.Helper()
 	for i, m := range behaviours {
 		ip := "127.0.1." + string(rune('1'+i))
-		ns, err := nameserver.New(ip + ":53")
-		require.NoError(t, err)
+		ns := nameserver.New(ip + ":53")
 		t.Cleanup(func() { require.NoError(t, ns.Close()) })
 		ns.SetBehaviour(m, ".")
 		ns.Set(billing+". A", "1 10.0.0.1")
