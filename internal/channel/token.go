@@ -226,8 +226,9 @@ func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 	defer s.mu.Unlock()
 	used, current, now := a.usedToken(), s.current.Load(), time.Now()
 	if used == nil || used != current {
-		// A denial is final if the next token gets it too, so that one must not have expired.
-		if current != nil && now.Sub(current.fetched) >= tokenSettles && isDenial(refusal) {
+		// A denial is final if the next token gets it too, so that one must not have expired. A stream of the
+		// program's own client, which has no attempt, may have carried the current one.
+		if current != nil && now.Sub(current.fetched) >= tokenSettles && (a == nil || isDenial(refusal)) {
 			s.current.Store(nil)
 		}
 		return renewed

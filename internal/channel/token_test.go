@@ -282,7 +282,8 @@ func TestInvalidateToken(t *testing.T) {
 	}{
 		{"a token of a password", alice, own, rpctypes.ErrInvalidAuthToken, true, false},
 		{"a token that was replaced meanwhile", alice, newToken("older", Login{}), rpctypes.ErrInvalidAuthToken, true, true},
-		{"no token, although there can be one", alice, nil, rpctypes.ErrUserEmpty, true, true},
+		{"no token, although there can be one", alice, noToken, rpctypes.ErrUserEmpty, true, true},
+		{"the token of a stream that the program opened", alice, nil, rpctypes.ErrInvalidAuthToken, true, false},
 		{"a request that arrived before authentication was on", alice, own, rpctypes.ErrUserEmpty, true, true},
 		{"the only token there is", Login{Token: "own"}, own, rpctypes.ErrInvalidAuthToken, false, true},
 		{"a token that the user replaced", Login{Token: "next"}, own, rpctypes.ErrInvalidAuthToken, true, true},
