@@ -22,7 +22,7 @@ func (e NegativeError) Error() string { return string(e) }
 
 // Usage returns err as bad usage of cmd, with a line that points to its help.
 func Usage(cmd *cobra.Command, err error) error {
-	return fmt.Errorf("%w\nSee \"%s --help\".", err, cmd.CommandPath())
+	return fmt.Errorf("%w\nSee \"%s --help\"", err, cmd.CommandPath())
 }
 
 // Execute runs a command, prints its error, and returns the exit status.
