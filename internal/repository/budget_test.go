@@ -23,23 +23,23 @@ import (
 // codeBudgets are the most lines of code that each room, a folder of the repository with all below
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
-	"adapters":    {300, 400},
+	"adapters":    {295, 385},
 	"balancer":    {5460, 6575},
-	"clientv3":    {23745, 29180},
-	"cmd":         {4805, 2615},
+	"clientv3":    {23400, 29180},
+	"cmd":         {4715, 2610},
 	"compat":      {835, 865},
 	"conformance": {810, 1355},
-	"etcdtest":    {200, 200},
+	"etcdtest":    {180, 165},
 	"examples":    {500, 0},
 	"health":      {800, 1530},
-	"internal":    {4515, 6155},
+	"internal":    {4515, 6160},
 	"keepalive":   {500, 1040},
 	"lab":         {10990, 15215},
 	"observe":     {2445, 2385},
 	"pool":        {2045, 3025},
-	"resolver":    {4000, 4540},
-	"retry":       {1340, 1190},
-	"root":        {570, 1105},
+	"resolver":    {3975, 4540},
+	"retry":       {1330, 1190},
+	"root":        {555, 1105},
 }
 
 // slack is how far below its budget a room may be.

@@ -14,7 +14,7 @@ func (s *Server) setCertificateLocked() {
 	s.authority, s.certificate = authority.PEM(), &certificate
 }
 
-// never is told that a certificate could not be made, which does not happen.
+// never is what package testpki calls if it cannot make a certificate, which does not happen.
 type never struct{}
 
 func (never) Helper() {}
