@@ -18,28 +18,19 @@ import (
 // keys until the header at the end of the stream gives their revision.
 func (kv *kvOrdering) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
 	op := clientv3.OpGet(key, opts...)
-	header, err := kv.header(ctx, op)
+	count := []clientv3.OpOption{clientv3.WithCountOnly()}
+	if op.IsSerializable() {
+		count = append(count, clientv3.WithSerializable())
+	}
+	resp, err := kv.Get(ctx, string(op.KeyBytes()), count...) // of the first key of the range
 	if err != nil {
 		return nil, err
 	}
 	if op.Rev() == 0 {
-		clientv3.WithRev(header.GetRevision())(&op)
+		clientv3.WithRev(resp.Header.GetRevision())(&op)
 	}
-	source := &streamSource{kv: kv, op: op, header: header}
+	source := &streamSource{kv: kv, op: op, header: resp.Header}
 	return clientv3.NewKVFromKVClient(source, nil).GetStream(ctx, key, optxn.As(op))
-}
-
-// header reads at the first key of op's range, and returns the header of the response.
-func (kv *kvOrdering) header(ctx context.Context, op clientv3.Op) (*pb.ResponseHeader, error) {
-	opts := []clientv3.OpOption{clientv3.WithCountOnly()}
-	if op.IsSerializable() {
-		opts = append(opts, clientv3.WithSerializable())
-	}
-	resp, err := kv.Get(ctx, string(op.KeyBytes()), opts...)
-	if err != nil {
-		return nil, err
-	}
-	return resp.Header, nil
 }
 
 // streamSource is the KVClient of one GetStream: it passes the reads of clientv3's
