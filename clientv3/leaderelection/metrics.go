@@ -33,16 +33,23 @@ func (m *Metrics) Metrics() []observe.Metric {
 	}
 }
 
-// changed records that a term has begun, or with a zero time that it has ended.
-func (m *Metrics) changed(since time.Time, lost bool) {
+func (m *Metrics) termBegan(since time.Time) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.since = since; !since.IsZero() {
-		m.terms++
+	m.since = since
+	m.terms++
+}
+
+func (m *Metrics) termEnded(lost bool) {
+	if m == nil {
+		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.since = time.Time{}
 	if lost {
 		m.losses++
 	}

@@ -163,7 +163,7 @@ func (r *runner) serve(t *Term) (loss, err error) {
 	following.Go(t.followKey)
 	r.term.Store(t)
 	defer r.term.Store(nil)
-	r.cfg.Metrics.changed(t.since, false)
+	r.cfg.Metrics.termBegan(t.since)
 	following.Go(func() { r.followEnd(t) })
 
 	fields := []zap.Field{zap.String("key", t.key), zap.Int64("revision", t.rev)}
@@ -194,7 +194,7 @@ func (r *runner) report(into *introspect.Client) {
 // process may hold the key.
 func (r *runner) followEnd(t *Term) {
 	<-t.over.Done()
-	r.cfg.Metrics.changed(time.Time{}, !errors.Is(t.Err(), ErrReturned))
+	r.cfg.Metrics.termEnded(!errors.Is(t.Err(), ErrReturned))
 	select {
 	case <-t.returned:
 		return
