@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // peerPort is the port in the members' peer URLs. Nothing connects to it: members reach
@@ -27,26 +29,23 @@ func peerAddress(index int) string {
 // executable is the program that members run.
 type executable struct{ path, argv0 string }
 
-// findExecutable returns the program of the members for cfg.
-func findExecutable(cfg Config) (executable, error) {
+// findExecutable returns the program of the members for cfg. An error ends it, see package fatal.
+func findExecutable(cfg Config) executable {
 	if cfg.Binary == "" {
 		path := os.Getenv(programEnv)
 		if path == "" {
 			var err error
-			if path, err = os.Executable(); err != nil {
-				return executable{}, fmt.Errorf("lab: the path of this program is not known: %w", err)
-			}
+			path, err = os.Executable()
+			fatal.If(err, "lab: the path of this program is not known")
 		}
-		return executable{path, memberProgram}, nil
+		return executable{path, memberProgram}
 	}
 	path, err := exec.LookPath(cfg.Binary)
 	if err == nil {
 		path, err = filepath.Abs(path) // members do not run in the working directory of this program
 	}
-	if err != nil {
-		return executable{}, fmt.Errorf("lab: Config.Binary: %w", err)
-	}
-	return executable{path, path}, nil
+	fatal.If(err, "lab: Config.Binary")
+	return executable{path, path}
 }
 
 // commandLocked returns the command that runs member m. The lock is m.mu.

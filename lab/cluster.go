@@ -63,7 +63,7 @@ func (c *Cluster) start(ctx context.Context) error {
 
 // prepare makes everything but the processes. An error ends it, see package fatal.
 func (c *Cluster) prepare() {
-	c.program = fatal.OK(findExecutable(c.cfg))
+	c.program = findExecutable(c.cfg)
 	var err error
 	c.dir, err = os.MkdirTemp(c.cfg.Dir, "quorate-lab-")
 	fatal.If(err, "lab: data directory")
@@ -118,8 +118,7 @@ func (m *Member) prepare() {
 			peers[peerAddress(to)] = l
 		}
 	}
-	url, closeProxy, err := peers.serve()
-	fatal.If(err)
+	url, closeProxy := peers.serve()
 	m.proxy = url
 	c.onClose(closeProxy)
 	m.control = fatal.OK(m.newControl())

@@ -42,8 +42,7 @@ func TestEnvironment(t *testing.T) {
 
 // A member ends with its parent even where the kernel does not see to it.
 func TestMemberEndsWithItsParent(t *testing.T) {
-	program, err := findExecutable(Config{})
-	require.NoError(t, err)
+	program := findExecutable(Config{})
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { _ = read.Close() }()
@@ -86,8 +85,7 @@ func TestPeerProxy(t *testing.T) {
 	defer func() { _ = peer.Close() }()
 	l := link.New(peer.Addr().String())
 	defer func() { assert.NoError(t, l.Close()) }()
-	url, closeProxy, err := peerProxy{known: l}.serve()
-	require.NoError(t, err)
+	url, closeProxy := peerProxy{known: l}.serve()
 	defer func() { assert.NoError(t, closeProxy()) }()
 
 	for _, test := range []struct {

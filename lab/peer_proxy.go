@@ -2,13 +2,13 @@ package lab
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab/link"
 )
 
@@ -22,14 +22,13 @@ const connectTimeout = 5 * time.Second
 type peerProxy map[string]*link.Link
 
 // serve starts the proxy. closeProxy frees its port and ends the requests that are being read; the links are closed by their owner.
-func (p peerProxy) serve() (url string, closeProxy func() error, err error) {
+// An error ends it, see package fatal.
+func (p peerProxy) serve() (url string, closeProxy func() error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, fmt.Errorf("lab: no port for the peer proxy: %w", err)
-	}
+	fatal.If(err, "lab: no port for the peer proxy")
 	server := &http.Server{Handler: p, ReadHeaderTimeout: connectTimeout, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = server.Serve(listener) }() // until it is closed
-	return "http://" + listener.Addr().String(), server.Close, nil
+	return "http://" + listener.Addr().String(), server.Close
 }
 
 // ServeHTTP answers a CONNECT request and gives the connection to its link. On a
