@@ -6,6 +6,7 @@ require (
 	github.com/coredns/coredns v1.15.0
 	github.com/google/trillian v1.8.0
 	github.com/kitex-contrib/registry-etcd v0.2.6
+	github.com/quorate/quorate v0.2.0
 	github.com/quorate/quorate/lab v0.2.0
 	github.com/stretchr/testify v1.12.1
 	github.com/zeromicro/go-zero v1.10.3
@@ -109,7 +110,6 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/quic-go v0.64.1 // indirect
-	github.com/quorate/quorate v0.2.0 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/soheilhy/cmux v0.1.5 // indirect
 	github.com/spaolacci/murmur3 v1.1.0 // indirect
