@@ -184,6 +184,17 @@ func TestSyncBaseErrors(t *testing.T) {
 	}
 }
 
+// TestSyncBaseOfEmptyPages would otherwise go on for ever, or panic.
+func TestSyncBaseOfEmptyPages(t *testing.T) {
+	cluster, c := clienttest.StartClient(t, 1)
+	cluster.Nth("Range", 2, func(call *fakeetcd.Call) {
+		call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}, More: true}, nil)
+	})
+	keys, err := collect(mirror.NewSyncer(c, "", 0).SyncBase(t.Context()))
+	require.ErrorContains(t, err, "more keys follow, and returned none")
+	require.Empty(t, keys)
+}
+
 // TestAbandonedSyncBase ends the context of a base without a reader, when it can go
 // no further.
 func TestAbandonedSyncBase(t *testing.T) {
