@@ -37,8 +37,9 @@ func (b *build) buildServer(ctx context.Context, version, executable string) {
 	fatal.If(json.Unmarshal(out, &module))
 	source := filepath.Join(b.dir, "server", version)
 	fatal.If(os.CopyFS(source, os.DirFS(module.Dir)))
-	edit := []string{"mod", "edit"}
-	for _, part := range []string{"api", "client/pkg", "client", "pkg"} { // beside it in etcd's repository
+	beside := []string{"api", "client/pkg", "client", "pkg"} // in the repository of etcd
+	edit := append(make([]string, 0, 2+len(beside)), "mod", "edit")
+	for _, part := range beside {
 		edit = append(edit, "-dropreplace=go.etcd.io/etcd/"+part+"/v3")
 	}
 	for _, args := range [][]string{

@@ -244,7 +244,7 @@ func TestCheckInterval(t *testing.T) {
 		a, b, last := acquire(t, p), acquire(t, p), acquire(t, p)
 		last.Value().broken = true
 		release(a, b)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		last.Release()
 		time.Sleep(interval)
 		assert.Equal(t, []int{last.Value().id}, f.gone())

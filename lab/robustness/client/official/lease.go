@@ -21,7 +21,7 @@ func (c Client) Grant(ctx context.Context, ttl time.Duration) (id int64, granted
 
 // Attach implements [client.Lessor].
 func (c Client) Attach(ctx context.Context, id int64, key, value string) error {
-	_, err := c.Client.Put(ctx, key, value, clientv3.WithLease(clientv3.LeaseID(id)))
+	_, err := c.Put(ctx, key, value, clientv3.WithLease(clientv3.LeaseID(id)))
 	return err
 }
 
