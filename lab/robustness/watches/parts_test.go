@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/metadata"
@@ -70,6 +71,15 @@ func TestPlansCoverTheAPI(t *testing.T) {
 	}
 	assert.Len(t, seen, 19, "%v", seen)
 	assert.GreaterOrEqual(t, newPlan(rng, storeState{revision: 1}).request.StartRevision, int64(0), "at the beginning there is no past")
+}
+
+func TestAWriteMayChangeNothing(t *testing.T) {
+	deleted := func(n int64) *pb.ResponseOp {
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{Deleted: n}}}
+	}
+	assert.False(t, changes(deleted(0)))
+	assert.True(t, changes(deleted(1)))
+	assert.True(t, changes(&pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{}}}))
 }
 
 func TestGroupsHaveMetadataOfTheirOwn(t *testing.T) {

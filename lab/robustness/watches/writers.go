@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/fatal"
@@ -133,15 +136,22 @@ func value(rng *rand.Rand, index, n int) string {
 	return name
 }
 
-// one makes a write and returns the revision of the response, 0 if it failed. Whether a
-// failed write was executed does not matter: the recorder sees it then.
+// one makes a write and returns its revision, 0 if it failed or deleted nothing: the response to that has an
+// earlier revision. Whether a failed write was executed does not matter: the recorder sees it then.
 func (w *writers) one(ctx context.Context, rng *rand.Rand, value string) (revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	_ = fatal.Catch(func() {
-		revision = fatal.OK(w.kv.Txn(ctx).Then(w.operations(ctx, rng, value)...).Commit()).Header.GetRevision()
+		response := fatal.OK(w.kv.Txn(ctx).Then(w.operations(ctx, rng, value)...).Commit())
+		if slices.ContainsFunc(response.Responses, changes) {
+			revision = response.Header.GetRevision()
+		}
 	})
 	return revision
+}
+
+func changes(r *pb.ResponseOp) bool {
+	return r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0
 }
 
 // operations draws a write: in one case out of five it changes several keys.
