@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -77,7 +76,7 @@ func parseEndpoint(endpoint string, srv bool) (target, error) {
 		if srv {
 			return target{}, fmt.Errorf("%q is an address; ?srv needs a name", endpoint)
 		}
-		if zone := literal.Zone(); !zoneName.MatchString(zone) {
+		if zone := literal.Zone(); strings.ContainsFunc(zone, func(r rune) bool { return r != '.' && !nameRune(r) }) {
 			return target{}, fmt.Errorf("%q is not the name of a network interface", zone)
 		}
 		return target{literal: literal.Unmap(), port: port, authority: strings.ReplaceAll(endpoint, "%", "%25")}, nil
@@ -164,24 +163,32 @@ func splitHostPort(s string, otherwise uint16) (host string, port uint16, err er
 	return host, uint16(number), nil
 }
 
-// label is what stands between the dots of a name.
-const label = `\w([\w-]{0,61}\w)?`
-
-var (
-	domainName = regexp.MustCompile(`^(` + label + `\.)*` + label + `\.?$`)
-	zoneName   = regexp.MustCompile(`^[\w.-]*$`)
-)
-
 // checkName returns an error if name is not a domain name by the rule of package net, which would
 // otherwise return "no such host".
 func checkName(name string) error {
 	if len(strings.TrimSuffix(name, ".")) > 253 {
 		return fmt.Errorf("a name of %d bytes is too long; the maximum is 253", len(name))
 	}
-	if !domainName.MatchString(name) {
-		return fmt.Errorf("%q is not a domain name: between dots it has 1 to 63 letters, digits, '_' and '-', without '-' at either end; international names are written in Punycode", name)
+	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
+		switch {
+		case label == "":
+			return fmt.Errorf("%q is not a domain name: a label is empty", name)
+		case len(label) > 63:
+			return fmt.Errorf("%q is not a domain name: a label has more than 63 bytes", name)
+		case label[0] == '-' || label[len(label)-1] == '-':
+			return fmt.Errorf("%q is not a domain name: the label %q begins or ends with '-'", name, label)
+		}
+		for _, r := range label {
+			if !nameRune(r) {
+				return fmt.Errorf("%q is not a domain name: %q is not allowed; international names are written in Punycode", name, r)
+			}
+		}
 	}
 	return nil
+}
+
+func nameRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_'
 }
 
 // authorityOf implements OverrideAuthority, which must always return something valid.
