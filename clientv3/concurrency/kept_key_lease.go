@@ -23,7 +23,7 @@ func (k *KeptKey) open(ctx context.Context) error {
 	return nil
 }
 
-// keepLeases forgets the leases that no longer have the key attached, and will not.
+// keepLeases keeps the present lease, and those whose request may still arrive.
 func (k *KeptKey) keepLeases() { k.leases = append(slices.Clone(k.unsure), k.session.id) }
 
 // overwriteKey writes the key, even if another client owns it.

@@ -554,6 +554,13 @@ func TestLeaseWithoutDeadline(t *testing.T) {
 		p.Lease = foreign{p.Lease}
 		require.ErrorContains(t, p.run(t, Config{}).ends(t), "LeaseMonitor")
 		r.requireNothingLeft(t, p)
+
+		require.NoError(t, p.Lease.Close()) // no session opens
+		running := p.run(t, Config{TTL: time.Hour})
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, len(clienttest.Must(p.Leases(t.Context())).Leases), 1, "each candidacy revokes its lease")
+		running.cancel()
+		require.ErrorIs(t, running.ends(t), context.Canceled)
 	})
 }
 

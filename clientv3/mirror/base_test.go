@@ -84,14 +84,22 @@ func TestSyncBaseIsOneState(t *testing.T) {
 		_, err = cluster.Put(fmt.Sprintf("k%04d.new", 100*call.Number), "v")
 		assert.NoError(t, err)
 	})
+	c.KV = &paged{KV: c.KV, left: math.MaxInt}
 	s := mirror.NewSyncer(c, "", 0)
+	var sizes []int
 	pages, errs := s.SyncBase(t.Context())
 	for page := range pages {
+		sizes = append(sizes, len(page.Kvs))
 		for _, kv := range page.Kvs {
 			assert.LessOrEqual(t, kv.ModRevision, base)
 		}
+		assert.Equal(t, len(sizes) < 4, page.More)
 	}
 	require.NoError(t, <-errs)
+	require.Equal(t, []int{256, 512, 1000, 232}, sizes)
+	for _, call := range cluster.Calls("Range")[1:] {
+		require.Equal(t, base, call.Request().(*pb.RangeRequest).Revision)
+	}
 
 	pages, errs = s.SyncBase(t.Context())
 	keys, err := collect(pages, errs)
@@ -149,6 +157,11 @@ type paged struct {
 	err  error
 }
 
+func (p *paged) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := p.Do(ctx, clientv3.OpGet(key, opts...))
+	return resp.Get(), err
+}
+
 func (p *paged) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	if p.left--; p.left < 0 {
 		return clientv3.OpResponse{}, p.err
@@ -166,9 +179,10 @@ func TestSyncBaseErrors(t *testing.T) {
 		err   error
 		keys  int
 	}{
-		"first page":   {0, rpctypes.ErrCompacted, 0},
-		"second page":  {1, rpctypes.ErrCompacted, 256},
-		"another page": {2, errors.New("without a status"), 768},
+		"no revision":  {0, rpctypes.ErrPermissionDenied, 0},
+		"first page":   {1, rpctypes.ErrCompacted, 0},
+		"second page":  {2, rpctypes.ErrCompacted, 256},
+		"another page": {3, errors.New("without a status"), 768},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, c := clienttest.StartClient(t, 1)
@@ -190,7 +204,8 @@ func TestSyncBaseOfEmptyPages(t *testing.T) {
 	cluster.Nth("Range", 2, func(call *fakeetcd.Call) {
 		call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}, More: true}, nil)
 	})
-	keys, err := collect(mirror.NewSyncer(c, "", 0).SyncBase(t.Context()))
+	pages, errs := mirror.NewSyncer(c, "", 0).SyncBase(t.Context())
+	keys, err := collect(pages, errs)
 	require.ErrorContains(t, err, "more keys follow, and returned none")
 	require.Empty(t, keys)
 }
