@@ -147,10 +147,11 @@ func (a *attempt) endpoint() *balancer.Endpoint {
 	return a.Endpoint()
 }
 
+// unsent reports whether it is certain that nothing was sent.
+func (a *attempt) unsent() bool { return a != nil && !a.MaySent() }
+
 // keptSecret reports whether nothing was sent, because the request or its token is a secret.
-func (a *attempt) keptSecret() bool {
-	return a != nil && a.marks.Load()&markInsecure != 0 && !a.MaySent()
-}
+func (a *attempt) keptSecret() bool { return a.unsent() && a.marks.Load()&markInsecure != 0 }
 
 // usedToken returns the token that the attempt carried, nil if unknown.
 func (a *attempt) usedToken() *token {

@@ -222,9 +222,13 @@ func (r *Retrier) Pause(ctx context.Context, cause error) error {
 	return r.pause(ctx, class, r.opened, cause)
 }
 
-// classify names the class of an error that ended a stream.
+// classify names the class of an error that ended a stream, or with which none was opened.
 func (r *Retrier) classify(ctx context.Context, cause error) retry.Class {
-	return retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: r.method})
+	class := retry.Classify(cause, retry.Evidence{Sent: true, ContextErr: ctx.Err(), Method: r.method})
+	if class == retry.Ambiguous && retry.CodeOf(cause) == codes.Unavailable && r.opened.unsent() {
+		return retry.NotSent
+	}
+	return class
 }
 
 // correct adjusts a class with the channel's knowledge: a proxy that shuts down forwards

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
@@ -179,31 +179,38 @@ func TestEndlessWorkSurvivesAnOutage(t *testing.T) {
 	})
 }
 
-// Streams that cannot be sent for another reason than a lost connection, such as a token source that fails, are
-// tried at the usual pace.
+// Streams that cannot be opened although an endpoint is connected, as where connections of their own fail, are tried at the
+// usual pace.
 func TestOnlyAnOutageSlowsEndlessWork(t *testing.T) {
-	notSent := &retry.NotSentError{Err: errGone}
-	for _, tc := range []struct {
-		state       connectivity.State
-		least, most int // attempts in a minute
-	}{
-		{connectivity.Ready, 60, math.MaxInt},
-		{connectivity.TransientFailure, 15, 70},
-	} {
-		grpctest.Bubble(t, tc.state.String(), func(t *testing.T) {
-			p := newPeers(t, "only")
-			ep := p.endpoints["only"]
-			p.become("only", tc.state)
-			retrier := rangeRetrier(retry.Policy{}).Endless()
-			retrier.c.monitor.SetEndpoints([]*balancer.Endpoint{ep})
-			attempts := 0
-			for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
-				require.NoError(t, retrier.Next(t.Context(), notSent))
-			}
-			assert.GreaterOrEqual(t, attempts, tc.least)
-			assert.LessOrEqual(t, attempts, tc.most)
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		retrier, attempts := rangeRetrier(retry.Policy{}).Endless(), 0
+		retrier.c.monitor.SetEndpoints(newPeers(t, "only").of("only"))
+		retrier.opened = newAttempt(t)
+		retrier.opened.NotPicked()
+		for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
+			require.NoError(t, retrier.Next(t.Context(), errGone))
+		}
+		assert.GreaterOrEqual(t, attempts, 60)
+	})
+}
+
+// While nothing is connected, streams are tried every 1 to 4 s. They take nothing from the budget.
+func TestStreamsInAnOutage(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
+		for _, m := range cluster.Members() {
+			m.Stop()
+		}
+		time.Sleep(time.Second)
+		retrier, attempts := watchRetrier(c), 0
+		for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
+			_, err := pb.NewWatchClient(retrier).Watch(t.Context())
+			require.NoError(t, retrier.Next(t.Context(), err))
+		}
+		assert.GreaterOrEqual(t, attempts, 15)
+		assert.LessOrEqual(t, attempts, 70)
+		left, limit := retrier.c.budget.Left()
+		assert.InDelta(t, limit, left, 0)
+	})
 }
 
 func TestEndlessWorkSurvivesAnOutageOfAuthentication(t *testing.T) {
