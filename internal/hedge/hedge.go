@@ -204,10 +204,10 @@ func (d *candidate) hedge() bool {
 	c := d.call
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.place = nil
 	if !d.isOpenLocked() {
-		return false
+		return false // the place may be that of another attempt
 	}
+	c.place = nil
 	// The first attempt may be writing its reply: only the type of the reply is read.
 	reply, _ := reflect.New(reflect.TypeOf(d.reply).Elem()).Interface().(proto.Message)
 	if !reply.ProtoReflect().IsValid() { // a dynamic message, whose Go type does not have its type

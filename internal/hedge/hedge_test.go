@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/retry"
 )
 
 // An interceptor of the program answers the second attempt, from a cache for instance: no endpoint is picked.
@@ -34,4 +35,23 @@ func TestHedgeThatAnInterceptorAnswersIsNoEvent(t *testing.T) {
 	var reply pb.SimpleResponse
 	require.NoError(t, h.Conclude(t.Context(), h.End(&c), &reply, assert.AnError, false, nil, nil))
 	require.Equal(t, "cached", reply.Username)
+}
+
+// An attempt ends while a token is taken for it, and the next one of the call waits for a token: it leaves no trace.
+func TestNextAttemptOfAHedgedCallWaitsWhileTheFirstIsServed(t *testing.T) {
+	h, c := Hedger{Budget: retry.NewBudget(retry.Throttling{MaxTokens: 1, TokenRatio: 0.01})}, new(Call)
+	begin := func() {
+		a := new(balancer.Attempt)
+		h.Begin(c, a)
+		h.Overdue(c, a, &pb.SimpleRequest{}, &pb.SimpleResponse{}, 0, nil)
+	}
+	h.Budget.Take()
+	begin()
+	h.Budget.Refund()
+	first := h.next()
+	h.End(c)
+	begin()
+	assert.False(t, first.hedge())
+	h.End(c)
+	assert.Zero(t, h.waiting.Len())
 }
