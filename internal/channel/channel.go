@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/health/etcdprobe"
 	"github.com/quorate/quorate/internal/endpoint"
 	"github.com/quorate/quorate/internal/observed"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/retry"
 )
@@ -238,6 +239,9 @@ func (c *Channel) SetEndpoints(endpoints []string) {
 
 func (c *Channel) setEndpointsLocked(endpoints []string) {
 	c.endpoints = slices.Clone(endpoints)
+	if pause.Closed(c.closed) {
+		return
+	}
 	var parsed []endpoint.Endpoint
 	for _, s := range endpoints {
 		ep, err := endpoint.Parse(s)
@@ -278,6 +282,8 @@ func (c *Channel) Close() error {
 		c.single.close()
 		err = c.conn.Close()
 		c.sharing.close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.observer.EndpointsSet(nil)
 	})
 	return err

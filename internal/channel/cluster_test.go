@@ -191,6 +191,7 @@ func TestPicksAndSetEndpointsAreReported(t *testing.T) {
 		w.mu.Unlock()
 		c.SetEndpoints(cluster.Endpoints()[:2])
 		require.NoError(t, c.Close())
+		c.SetEndpoints(cluster.Endpoints()) // as a Sync that was under way
 		assert.Equal(t, [][]string{cluster.Endpoints(), cluster.Endpoints()[:2], nil}, w.endpoints)
 	})
 }
