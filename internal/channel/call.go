@@ -107,7 +107,10 @@ func (c *call) run() error {
 		if err == nil {
 			return nil
 		}
-		if err := c.pauseAfter(a, err); err != nil {
+		failed := time.Now()
+		err = c.settle(a, err)
+		c.failures.paused += time.Since(failed)
+		if err != nil {
 			return err
 		}
 	}
@@ -186,13 +189,6 @@ func (c *call) next() *attempt {
 	r := c.retrier()
 	r.retries++
 	return r.next(&attempt{anonymous: c.first.anonymous})
-}
-
-// pauseAfter calls settle and records how long it took.
-func (c *call) pauseAfter(a *attempt, err error) error {
-	begun := time.Now()
-	defer func() { c.retrier().paused += time.Since(begun) }()
-	return c.settle(a, err)
 }
 
 // settle handles a failed attempt. It returns nil when it is time for another one, and

@@ -36,7 +36,7 @@ type client struct {
 	name func(*balancer.Endpoint) string
 	// running counts the calls that have not returned.
 	running atomic.Int64
-	failing atomic.Pointer[lastFailure] // nil unless every call fails
+	failing atomic.Pointer[error] // of the latest call; nil unless every call fails
 	large   largeRanges
 }
 

@@ -90,7 +90,7 @@ func (d dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 
 func (d dialer) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil || host == "" || isIP(host) {
+	if _, noIP := netip.ParseAddr(host); err != nil || host == "" || noIP == nil {
 		return d.connect(ctx, "tcp", addr) // the net package reports an invalid address
 	}
 	ips, err := d.lookup(ctx, host)
@@ -103,11 +103,6 @@ func (d dialer) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	d.handshakes.order(addrs)
 	return d.dialFirst(ctx, host, addrs)
-}
-
-func isIP(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil
 }
 
 // interleave alternates between the address families, beginning with that of the

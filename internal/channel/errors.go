@@ -61,24 +61,18 @@ func isFromEtcd(err error) bool {
 
 // statements maps the texts of errors with which a member reports its own state to
 // evidence: not all of them have a variable for clients.
-var statements = func() map[string]health.Kind {
-	byText := make(map[string]health.Kind)
-	for err, kind := range map[error]health.Kind{
-		rpctypes.ErrGRPCNoLeader:               health.Degrading,
-		rpctypes.ErrGRPCNotSupportedForLearner: health.Restricting,
-		rpctypes.ErrGRPCStopped:                health.Refusing,
-		errors.New("raft: stopped"):            health.Refusing, // the same, while a removed member stops
-		rpctypes.ErrGRPCNotCapable:             health.Refusing,
+var statements = map[string]health.Kind{
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):               health.Degrading,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner): health.Restricting,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCStopped):                health.Refusing,
+	"raft: stopped": health.Refusing, // the same, while a removed member stops
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotCapable): health.Refusing,
 
-		// The member timed out waiting for the cluster; the request may be old.
-		rpctypes.ErrGRPCTimeout:                    health.Suspicious,
-		rpctypes.ErrGRPCTimeoutDueToLeaderFail:     health.Suspicious,
-		rpctypes.ErrGRPCTimeoutDueToConnectionLost: health.Suspicious,
-	} {
-		byText[rpctypes.ErrorDesc(err)] = kind
-	}
-	return byText
-}()
+	// The member timed out waiting for the cluster; the request may be old.
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeout):                    health.Suspicious,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeoutDueToLeaderFail):     health.Suspicious,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeoutDueToConnectionLost): health.Suspicious,
+}
 
 // badGateway is how gRPC's error begins when a proxy does not reach its server: HTTP status 502, 503 or 504.
 const badGateway = "unexpected HTTP status code received from server: 50"

@@ -10,16 +10,13 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// lastFailure is the error of the latest call of a client, while every call fails.
-type lastFailure struct{ err error }
-
 // note records the end of a call.
 func (c *client) note(err error) {
 	switch {
 	case err == nil || isServed(err):
 		c.failing.Store(nil)
 	case retry.CodeOf(err) != codes.Canceled: // the caller's, or Close
-		c.failing.Store(&lastFailure{err})
+		c.failing.Store(&err)
 	}
 }
 
@@ -41,7 +38,7 @@ func isServed(err error) bool {
 // nil otherwise. Calls to a named member do not count.
 func (c *Channel) Failing() error {
 	if f := c.failing.Load(); f != nil {
-		return f.err
+		return *f
 	}
 	return nil
 }

@@ -23,9 +23,8 @@ func newReporter(o observe.Observer) *reporter {
 
 // run executes a call and reports its end.
 func (r *reporter) run(c *call) error {
-	var trace observe.CallTrace
-	if r.trace != nil {
-		trace = c.startTrace(r.trace)
+	if r.trace != nil { // attempts get the context of the Tracer
+		c.first.caller, c.trace = r.trace.StartCall(c.first.caller, c.method)
 	}
 	begun := time.Now()
 	err := c.run()
@@ -38,17 +37,10 @@ func (r *reporter) run(c *call) error {
 	if r.calls != nil {
 		r.calls.Called(end)
 	}
-	if trace != nil {
-		trace.End(end)
+	if c.trace != nil {
+		c.trace.End(end)
 	}
 	return err
-}
-
-// startTrace reports the call to the Tracer. Attempts get its context.
-func (c *call) startTrace(t observe.Tracer) observe.CallTrace {
-	a := &c.first
-	a.caller, c.trace = t.StartCall(a.caller, c.method)
-	return c.trace
 }
 
 // start starts an attempt of the call, and reports it.

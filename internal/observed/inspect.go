@@ -35,7 +35,8 @@ func (i *Inspector) Inspect(m *balancer.Monitor, o introspect.Options, into *int
 	now, eps := time.Now(), m.Endpoints()
 	into.Calls = introspect.Calls{ByMethod: map[string]int{}, Oldest: []introspect.Call{}}
 	into.Endpoints = make([]introspect.Endpoint, 0, len(eps))
-	latest, usable := sample{now, make(map[*balancer.Endpoint]uint64, len(eps))}, anyUsable(eps)
+	latest := sample{now, make(map[*balancer.Endpoint]uint64, len(eps))}
+	usable := slices.ContainsFunc(eps, func(ep *balancer.Endpoint) bool { return ep.State().Usable() })
 	for _, ep := range eps {
 		in := ep.Inspect(o.Limit)
 		shown := i.endpoint(ep, &in, now)
@@ -83,11 +84,6 @@ func (i *Inspector) shares(eps []*balancer.Endpoint, latest sample) []float64 {
 		i.base = latest
 	}
 	return shares
-}
-
-// anyUsable reports whether one of the endpoints serves calls of every kind.
-func anyUsable(eps []*balancer.Endpoint) bool {
-	return slices.ContainsFunc(eps, func(ep *balancer.Endpoint) bool { return ep.State().Usable() })
 }
 
 func inFlight(call balancer.InFlight, endpoint string, now time.Time) introspect.Call {
