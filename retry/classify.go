@@ -55,13 +55,12 @@ func Classify(err error, ev Evidence) Class {
 }
 
 func classify(err error, ev Evidence) Class {
-	if isUnknownOutcome(err) {
+	switch {
+	case is[*UnknownOutcomeError](err):
 		return Ambiguous
-	}
-	if _, unsent := errors.AsType[*NotSentError](err); unsent {
+	case is[*NotSentError](err):
 		return NotSent
-	}
-	if isResponseLost(err) {
+	case is[*ResponseLostError](err):
 		return Executed
 	}
 	code, msg := codeAndMessage(err)
@@ -107,14 +106,10 @@ func classOfUnsent(code codes.Code) Class {
 	}
 }
 
-func isUnknownOutcome(err error) bool {
-	_, unknown := errors.AsType[*UnknownOutcomeError](err)
-	return unknown
-}
-
-func isResponseLost(err error) bool {
-	_, lost := errors.AsType[*ResponseLostError](err)
-	return lost
+// is reports whether an error is one of type E, bare or wrapped.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 type grpcStatus interface{ GRPCStatus() *status.Status }

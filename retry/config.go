@@ -55,37 +55,26 @@ func DefaultConfig() *Config {
 // that of the exact method, or else of its service, or else the default, which
 // is gRPC's order. Of a nil Config it returns the built-in default.
 func (c *Config) PolicyFor(method string) Policy {
-	if c == nil {
-		return clonePolicy(defaultPolicy)
-	}
-	if p, ok := c.lookup(method); ok {
-		return p.retry
-	}
-	return c.Default
+	return c.policies(method).retry
 }
 
 // HedgingFor returns the hedging policy for a full method, as [Config.PolicyFor]
 // does the retry policy.
 func (c *Config) HedgingFor(method string) HedgingPolicy {
-	if c == nil {
-		return HedgingPolicy{}
-	}
-	if p, ok := c.lookup(method); ok {
-		return p.hedging
-	}
-	return c.Hedging
+	return c.policies(method).hedging
 }
 
-func (c *Config) lookup(method string) (policies, bool) {
+func (c *Config) policies(method string) policies {
+	if c == nil {
+		return policies{retry: clonePolicy(defaultPolicy)}
+	}
 	name := strings.TrimPrefix(method, "/")
-	if p, ok := c.byName[name]; ok {
-		return p, true
+	for _, named := range []string{name, name[:strings.LastIndexByte(name, '/')+1]} {
+		if p, ok := c.byName[named]; ok {
+			return p
+		}
 	}
-	if slash := strings.LastIndexByte(name, '/'); slash >= 0 {
-		p, ok := c.byName[name[:slash+1]]
-		return p, ok
-	}
-	return policies{}, false
+	return policies{c.Default, c.Hedging}
 }
 
 func clonePolicy(p Policy) Policy {

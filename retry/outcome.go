@@ -50,10 +50,10 @@ func OutcomeOf(err error) Outcome {
 // and the error is not an [*UnknownOutcomeError] about an earlier attempt, the outcome is
 // [OutcomeNotExecuted] whatever the error is.
 func OutcomeOfAttempt(err error, ev Evidence) Outcome {
-	if isUnknownOutcome(err) {
+	if is[*UnknownOutcomeError](err) {
 		return OutcomeUnknown
 	}
-	if err == nil || isResponseLost(err) {
+	if err == nil || is[*ResponseLostError](err) {
 		return OutcomeExecuted
 	}
 	if !ev.Sent {
