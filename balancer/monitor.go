@@ -9,7 +9,9 @@ import (
 // in [Options]. The zero value is ready to use, for one ClientConn.
 type Monitor struct {
 	endpoints atomic.Pointer[[]*Endpoint]
-	improved  broadcaster
+
+	mu       sync.Mutex
+	improved chan struct{} // nil while nobody waits
 }
 
 // Endpoints returns the endpoints in the resolver's order. The caller must not modify the
@@ -25,7 +27,14 @@ func (m *Monitor) Endpoints() []*Endpoint {
 // improves. Retries that wait for an endpoint wake up on it.
 //
 // Get the channel before checking the endpoints, so that no improvement is missed.
-func (m *Monitor) Improved() <-chan struct{} { return m.improved.next() }
+func (m *Monitor) Improved() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.improved == nil {
+		m.improved = make(chan struct{})
+	}
+	return m.improved
+}
 
 // SetEndpoints replaces the endpoints. The policy calls it; tests that stand in for one may.
 func (m *Monitor) SetEndpoints(eps []*Endpoint) { m.endpoints.Store(&eps) }
@@ -40,28 +49,11 @@ func (m *Monitor) forget(p *policy) {
 
 // NotifyImproved closes the channels of Improved. The policy calls it; tests that stand in
 // for one may.
-func (m *Monitor) NotifyImproved() { m.improved.notify() }
-
-// broadcaster returns a channel to each waiter and closes it on notify.
-type broadcaster struct {
-	mu sync.Mutex
-	ch chan struct{} // nil while there is no waiter
-}
-
-func (b *broadcaster) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
-	}
-	return b.ch
-}
-
-func (b *broadcaster) notify() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
+func (m *Monitor) NotifyImproved() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.improved != nil {
+		close(m.improved)
+		m.improved = nil
 	}
 }
