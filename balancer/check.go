@@ -58,8 +58,8 @@ func (c *connCheck) round(start time.Time) (goesOn bool) {
 		c.p.prober.send(c.s, forLiveness, nil) // earlier probes have ended, perhaps unread
 	}
 	now := time.Now()
-	cutOff := c.p.checks.isCutOff(c.s, now)
-	c.others = first(c.others, !cutOff, now)
+	beside, elsewhere := c.p.checks.heardBeside(c.s, now)
+	c.others = first(c.others, elsewhere, now)
 	switch {
 	case ended || c.s.ep.removed():
 		return false
@@ -71,7 +71,7 @@ func (c *connCheck) round(start time.Time) (goesOn bool) {
 		return false
 	case sinceOf(c.others, now) >= witnessAfter:
 		c.s.cutAllButWrites(unusable(c.s.ep, "other connections serve")) // they go on there
-	case !cutOff:
+	case beside:
 	case c.s.class != Calls:
 		c.p.checks.checkConn(c.s.ep.conn(Calls)) // it may be the witness
 	case c.p.checks.trySecond(c.s, now):
@@ -80,18 +80,19 @@ func (c *connCheck) round(start time.Time) (goesOn bool) {
 	return true
 }
 
-// isCutOff reports whether nothing has arrived on any connection of the client for as long as this one is
-// silent: its calls can go nowhere else. What other clients of the process receive does not help it.
-func (ck *checker) isCutOff(silent *subConn, now time.Time) bool {
+// heardBeside reports whether something has arrived on another connection of the client for as long as this one is
+// silent, and whether on one to another endpoint, where its calls can go. What other clients of the process receive
+// does not help it.
+func (ck *checker) heardBeside(silent *subConn, now time.Time) (beside, elsewhere bool) {
 	since := now.Add(-silent.silentFor(now))
 	for _, ep := range ck.p.all() {
 		for _, s := range ep.connections() {
 			if s.ready.Load() && s.heard.After(since) {
-				return false
+				beside, elsewhere = true, elsewhere || ep != silent.ep
 			}
 		}
 	}
-	return true
+	return beside, elsewhere
 }
 
 // untilDead returns how much longer the connection must be silent to be dead, if there is a witness.

@@ -70,6 +70,18 @@ func TestStreamIsNotAliveForAnotherClient(t *testing.T) {
 	}
 }
 
+// A bulk transfer has nowhere else to go where its endpoint is the only one: it ends when its connection does, and not before, so
+// that it goes on over the next one.
+func TestBulkTransferEndsWithItsConnection(t *testing.T) {
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
+		st := c.open(balancer.Bulk, nil)
+		time.Sleep(time.Minute)
+		lose(servers[0])
+		assert.ErrorContains(t, st.endsWithin(t, 3*time.Second), "its connection gives no sign of life")
+		c.open(balancer.Bulk, nil).close()
+	})
+}
+
 // The connection of large calls is lost, and the one for other calls works.
 func TestLargeCallLeavesASilentConnection(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {

@@ -118,7 +118,8 @@ func (t *trial) end(replaced bool) {
 // over reports whether the old connection has been heard or lost, or another one of the client has been heard.
 func (t *trial) over() bool {
 	now := time.Now()
-	return t.old.unanswered(&t.old.probeSent, now) == 0 || !t.old.ready.Load() || !t.p.checks.isCutOff(t.old, now)
+	heard, _ := t.p.checks.heardBeside(t.old, now)
+	return heard || t.old.unanswered(&t.old.probeSent, now) == 0 || !t.old.ready.Load()
 }
 
 // connects waits for the second connection. The kernel of a frozen server accepts it, and nothing follows: one that
