@@ -56,7 +56,7 @@ type Config struct {
 	// AutoSyncInterval is the time between updates of the endpoints from the
 	// cluster's membership, as [Client.Sync] does them. The first update runs soon
 	// after New; intervals vary by 10 %, which spreads the requests of clients that
-	// start together. 0, the default, disables auto-sync.
+	// start together, and are a second at least. 0, the default, disables auto-sync.
 	AutoSyncInterval time.Duration `json:"auto-sync-interval"`
 
 	// DialTimeout bounds the network work of New: fetching a token and, with

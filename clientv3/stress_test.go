@@ -23,7 +23,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	for range 3 {
 		c, err := New(Config{
 			Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop(),
-			AutoSyncInterval: 10 * time.Millisecond,
+			AutoSyncInterval: time.Millisecond,
 		})
 		require.NoError(t, err)
 		stop := make(chan struct{})
@@ -74,6 +74,7 @@ func steps(cluster *fakeetcd.Cluster, c *Client) []func(context.Context) {
 				_ = snapshot.Close()
 			}
 		},
+		func(ctx context.Context) { _ = c.Sync(ctx) },
 		func(ctx context.Context) { _, _ = c.Grant(ctx, 10) },
 		func(ctx context.Context) { _, _ = c.Put(ctx, "k", "v") },
 		func(ctx context.Context) { _, _ = c.Get(ctx, "k") },

@@ -35,6 +35,9 @@ const (
 	// firstSync bounds the random delay of the first auto-sync.
 	firstSync = time.Second
 
+	// minSyncInterval bounds the load of clients whose interval lacks its unit: 30 is 30 ns.
+	minSyncInterval = time.Second
+
 	// syncJitter is the fraction by which an interval varies.
 	syncJitter = 0.1
 )
@@ -238,6 +241,6 @@ func (c *Client) autoSync() {
 			c.GetLogger().Info("auto-sync failed; the endpoints are unchanged", zap.Error(err))
 		}
 		jitter := 1 + syncJitter*(2*rand.Float64()-1)
-		wait = time.Duration(float64(c.cfg.AutoSyncInterval) * jitter)
+		wait = max(minSyncInterval, time.Duration(float64(c.cfg.AutoSyncInterval)*jitter))
 	}
 }
