@@ -40,16 +40,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		require.NoError(t, c.Close())
 		close(stop)
-		ended := make(chan struct{})
-		go func() {
-			work.Wait()
-			close(ended)
-		}()
-		select {
-		case <-ended:
-		case <-time.After(30 * time.Second):
-			t.Fatal("calls hang after Close")
-		}
+		work.Wait() // a call that hangs is in the stacks that the timeout of the tests prints
 	}
 }
 

@@ -59,9 +59,9 @@ const insecureAdvice = "have the members advertise https URLs (--advertise-clien
 // started yet.
 //
 // Advertised URLs are not always reachable from the client. Sync probes new URLs
-// first. If some do not answer, or belong to another cluster, the client keeps its
-// working endpoints together with the advertised ones that work. If it has no
-// working endpoint, it uses all advertised URLs.
+// first. If some do not answer, belong to another cluster, or are those of several
+// members, the client keeps its working endpoints together with the advertised ones that
+// work. If it has no working endpoint, it uses all advertised URLs.
 //
 // A client that has TLS configured, or an endpoint that uses TLS, does not connect to
 // advertised http URLs, except those that are also in Config.Endpoints or SetEndpoints.
@@ -104,7 +104,7 @@ func (c *Client) Sync(ctx context.Context) error {
 type advertisement struct {
 	usable    []string
 	plaintext []string // skipped plaintext URLs
-	// hidden says that some member has no usable URL.
+	// hidden says that some member has no usable URL of its own. All may have etcd's default, http://localhost:2379.
 	hidden bool
 }
 
@@ -118,9 +118,10 @@ func (c *Client) advertised(members []*pb.Member) advertisement {
 		if c.channel != nil {
 			usable, plaintext = c.channel.SplitFound(m.ClientURLs)
 		}
-		a.usable = append(a.usable, usable...)
+		own := without(usable, a.usable)
+		a.usable = append(a.usable, own...)
 		a.plaintext = append(a.plaintext, plaintext...)
-		a.hidden = a.hidden || len(usable) == 0 && len(plaintext) > 0
+		a.hidden = a.hidden || len(own) == 0 && len(m.ClientURLs) > 0
 	}
 	return a
 }
