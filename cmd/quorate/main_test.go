@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +48,7 @@ func TestHelp(t *testing.T) {
 			assert.Contains(t, stdout, want)
 		}
 	}
+	assert.Equal(t, io.Discard, log.Writer(), "net/http would log to the terminal")
 }
 
 func TestHelpOfEveryCommand(t *testing.T) { clitest.CheckHelp(t, newRootCommand()) }

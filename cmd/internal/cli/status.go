@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 
 	"github.com/spf13/cobra"
 )
@@ -25,8 +27,10 @@ func Usage(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w\nSee \"%s --help\"", err, cmd.CommandPath())
 }
 
-// Execute runs a command, prints its error, and returns the exit status.
+// Execute runs a command, prints its error, and returns the exit status. The standard logger is silent: net/http
+// logs there what a server sends unasked.
 func Execute(ctx context.Context, root *cobra.Command) int {
+	log.SetOutput(io.Discard)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return OK

@@ -26,11 +26,8 @@ from one, and the Go release that built it.`,
 
 // readVersion returns what a program says of its own version.
 func readVersion(name string) string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = &debug.BuildInfo{}
-	}
-	return versionOf(name, info)
+	info, _ := debug.ReadBuildInfo() // nil without one
+	return versionOf(name, cmp.Or(info, &debug.BuildInfo{}))
 }
 
 func versionOf(name string, info *debug.BuildInfo) string {
