@@ -185,7 +185,7 @@ func idsOf(clients []faults.Client) []string {
 func conclude(cmd *cobra.Command, verdict robustness.Verdict, interrupted bool, err error) error {
 	switch total := verdict.Total(); {
 	case total > 0:
-		return errors.Join(cli.NegativeError(cli.Count(total, "violation")+", the first: "+verdict.Violations[0].Message), err)
+		return errors.Join(cli.NegativeError(cli.Count(total, "violation")), err)
 	case err == nil && interrupted:
 		return fmt.Errorf("the run was ended early: %w", context.Cause(cmd.Context()))
 	default:

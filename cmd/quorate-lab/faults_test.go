@@ -125,10 +125,9 @@ func TestFaultsExitStatus(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{name: "good", args: []string{"--seed", "9"}, stdout: []string{"healthy", "The seed was 9."}},
-		{name: "one violation", change: violates("one is missing"), status: cli.Negative, stderr: []string{"quorate-lab: 1 violation, the first: one is missing\n"}},
 		{
 			name: "violations", change: violates("one is missing", "another one"), status: cli.Negative,
-			stdout: []string{"reliable: one is missing\n    response 7\n"}, stderr: []string{"quorate-lab: 2 violations, the first: one is missing\n"},
+			stdout: []string{"VIOLATION of reliable: one is missing\n    response 7\n"}, stderr: []string{"quorate-lab: 2 violations\n"},
 		},
 		{name: "failure", change: fails, status: cli.Failure, stderr: []string{"quorate-lab: Quorate: start the cluster: no disk\n"}},
 		{
@@ -141,7 +140,7 @@ func TestFaultsExitStatus(t *testing.T) {
 		},
 		{
 			name: "violations of Quorate", args: []string{"--compare"}, run: 2, change: violates("one is missing"), status: cli.Negative,
-			stderr: []string{"quorate-lab: 1 violation, the first: one is missing\n"},
+			stderr: []string{"quorate-lab: 1 violation\n"},
 		},
 		{
 			name: "failure of a comparison", args: []string{"--compare"}, run: 1, change: fails, status: cli.Failure,

@@ -52,10 +52,10 @@ func TestSoakExitStatus(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"good", t.Context(), good, nil, cli.OK, "every promise was kept", ""},
-		{"violations", t.Context(), bad, nil, cli.Negative, "serving: it is broken\n    response 3\n", "2 violations, the first: it is broken"},
+		{"violations", t.Context(), bad, nil, cli.Negative, "\n  serving       2\n\nVIOLATION of serving: it is broken\n    response 3\n", "soak: 2 violations\n"},
 		{"failure", t.Context(), robustness.Outcome{}, errors.New("no disk"), cli.Failure, "", "soak: no disk\n"},
 		{"interrupted", interrupted, early, nil, 130, "every promise was kept", "the run was ended early: interrupt"},
-		{"violations and interrupted", interrupted, bad, nil, cli.Negative, "2 violations\n", "2 violations"},
+		{"violations and interrupted", interrupted, bad, nil, cli.Negative, "VIOLATION", "2 violations\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, stdout, stderr := clitest.Exec(tt.ctx, newSoak("soak", "", "", func(context.Context, robustness.Config) (robustness.Outcome, error) {

@@ -130,5 +130,5 @@ func (f *verifyFlags) show(out io.Writer, result verify.Result) error {
 	if err := f.output.print(out, result); err != nil || result.OK() {
 		return err
 	}
-	return cli.NegativeError(cli.Count(len(result.Violations), "violation") + ", the first: " + result.Violations[0])
+	return cli.NegativeError(cli.Count(len(result.Violations), "violation"))
 }

@@ -110,5 +110,5 @@ func TestOutcomeShowsTheEvidence(t *testing.T) {
 		v.Evidence = []string{"response 4"}
 	}
 	assert.Len(t, out.Verdict.Violations, 10)
-	assert.Contains(t, out.String(), want+"12 violations\n  unique        12\n\nunique: put a was repeated\n    response 4\n\n")
+	assert.Contains(t, out.String(), want+"not every promise was kept; violations:\n  unique        12\n\nVIOLATION of unique: put a was repeated\n    response 4\n\n")
 }

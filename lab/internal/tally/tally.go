@@ -46,19 +46,19 @@ func (v Verdict) Total() int {
 	return total
 }
 
-// String returns the verdict in lines: that all is well, or the number of violations of each
+// String returns the verdict in lines: whether all is well, then the number of violations of each
 // promise and then those that were kept.
 func (v Verdict) String() string {
 	if v.OK() {
 		return "every promise was kept\n"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d violations\n", v.Total())
+	b.WriteString("not every promise was kept; violations:\n")
 	for _, p := range slices.Sorted(maps.Keys(v.Counts)) {
 		fmt.Fprintf(&b, "  %-13v %d\n", p, v.Counts[p])
 	}
 	for _, violation := range v.Violations {
-		fmt.Fprintf(&b, "\n%v: %s\n", violation.Promise, violation.Message)
+		fmt.Fprintf(&b, "\nVIOLATION of %v: %s\n", violation.Promise, violation.Message)
 		for _, line := range violation.Evidence {
 			fmt.Fprintf(&b, "    %s\n", line)
 		}
