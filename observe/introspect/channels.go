@@ -40,8 +40,9 @@ func Attach(o observe.Observer, client Source) (detach func()) {
 // has the name of the Channels, and further ones "name#2", "name#3" and so on. A name is free again when its
 // channel closes.
 type Channels struct {
-	mu   sync.Mutex
-	open []Source // nil for a name that is free
+	mu     sync.Mutex
+	open   []Source // nil for a name that is free
+	probes uint64   // of channels that were removed
 }
 
 // Add adds a channel until remove is called. quorate.Channel calls it.
@@ -54,18 +55,22 @@ func (c *Channels) Add(channel Source) (remove func()) {
 	}
 	c.open[i] = channel
 	return sync.OnceFunc(func() {
+		budgets := channel.Introspect(Options{Limit: 1}).Budgets // without the lock: it takes those of the channel
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.open[i] = nil
+		for _, b := range budgets {
+			c.probes += b.Used
+		}
 	})
 }
 
-// each returns the state of each channel, with its name.
-func (c *Channels) each(name string, o Options) []Client {
+// each returns the state of each channel, with its name, and what those that were removed have counted.
+func (c *Channels) each(name string, o Options) (all []Client, removed Client) {
 	c.mu.Lock()
 	open := slices.Clone(c.open)
+	removed = Client{Ready: true, Budgets: []Budget{{Name: "probe", Used: c.probes}}}
 	c.mu.Unlock()
-	var all []Client
 	for i, channel := range open {
 		if channel == nil {
 			continue
@@ -77,18 +82,21 @@ func (c *Channels) each(name string, o Options) []Client {
 		}
 		all = append(all, shown)
 	}
-	return all
+	return all, removed
 }
 
 // Introspect returns all channels as one, for [Metrics]: each of their endpoints, the numbers of calls, watches and leases,
-// all budgets. It is ready if each channel is, and if there is none.
-func (c *Channels) Introspect(o Options) Client { return merge(c.each("", o)) }
+// all budgets. It is ready if each channel is, and if there is none. Probes of channels that were removed still count.
+func (c *Channels) Introspect(o Options) Client {
+	all, removed := c.each("", o)
+	return merge(append(all, removed))
+}
 
 // Metrics returns the [Metrics] of all channels as one, nil if there is none.
 func (c *Channels) Metrics() []observe.Metric {
-	all := c.each("", Options{Limit: 1})
+	all, removed := c.each("", Options{Limit: 1})
 	if len(all) == 0 {
 		return nil
 	}
-	return Metrics(merge(all))
+	return Metrics(merge(append(all, removed)))
 }

@@ -112,7 +112,8 @@ func (h *handler) report(o Options) Report {
 	}
 	for _, name := range h.names {
 		if channels, ok := h.clients[name].(*Channels); ok {
-			report.Clients = append(report.Clients, channels.each(name, o)...)
+			open, _ := channels.each(name, o)
+			report.Clients = append(report.Clients, open...)
 			continue
 		}
 		c := h.clients[name].Introspect(o)

@@ -145,8 +145,7 @@ func TestSeveralChannels(t *testing.T) {
 		}
 		return all
 	}
-	closeFirst := channels.Add(channel{})
-	closeSecond := channels.Add(channel{})
+	closeFirst, closeSecond := channels.Add(channel{}), channels.Add(channel{})
 	require.Equal(t, []string{"billing", "billing#2"}, names())
 	values := map[string]float64{}
 	for _, m := range introspect.Metrics(channels.Introspect(introspect.Options{})) {

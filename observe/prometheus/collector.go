@@ -11,7 +11,6 @@ import (
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/utf8text"
-	"github.com/quorate/quorate/observe"
 	"github.com/quorate/quorate/observe/introspect"
 )
 
@@ -59,26 +58,17 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.vectors.Collect(ch)
-	for client, metrics := range c.presentState() {
-		c.present.collect(ch, metrics, client)
+	c.mu.Lock()
+	open := maps.Clone(c.attached)
+	c.mu.Unlock()
+	for client, channels := range open {
+		c.present.collect(ch, channels.Metrics(), client) // without the lock: it takes those of the clients
 	}
 	for ep, states := range c.states() {
 		for state, clients := range states {
 			ch <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, float64(clients), ep.client, ep.endpoint, health.State(state).String())
 		}
 	}
-}
-
-// presentState returns the metrics of the present state of the clients, by the label "client".
-func (c *collector) presentState() map[string][]observe.Metric {
-	c.mu.Lock()
-	open := maps.Clone(c.attached)
-	c.mu.Unlock()
-	all := make(map[string][]observe.Metric, len(open))
-	for client, channels := range open {
-		all[client] = channels.Metrics() // without the lock: it takes those of the clients
-	}
-	return all
 }
 
 // attach adds a client, or a channel, until detach is called.
@@ -93,9 +83,9 @@ func (c *collector) attach(client string, source introspect.Source) (detach func
 	all.n++
 	remove := all.Add(source)
 	return sync.OnceFunc(func() {
+		remove() // without the lock: it takes those of the client
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		remove()
 		if all.n--; all.n == 0 {
 			delete(c.attached, client)
 		}

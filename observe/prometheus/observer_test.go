@@ -430,7 +430,7 @@ func TestAttachedClients(t *testing.T) {
 		Endpoints: []introspect.Endpoint{{Name: "a", InFlight: 1}}, Calls: introspect.Calls{InFlight: 1},
 		Watches: introspect.Watches{ByState: map[string]int{introspect.WatchPaused: 2}, LagRevisions: 5, Streams: 1},
 		Leases:  introspect.Leases{KeptAlive: 1, LeftSeconds: new(float64), LeftRatio: &left},
-		Budgets: []introspect.Budget{{Name: "retry", Left: 1, Max: 10}},
+		Budgets: []introspect.Budget{{Name: "retry", Left: 1, Max: 10}, {Name: "probe", Used: 2}},
 	}})
 	both := gathered(t, reg, "orders")
 	for name, n := range map[string]float64{
@@ -440,6 +440,7 @@ func TestAttachedClients(t *testing.T) {
 		require.InDelta(t, n, both[name], 0, name)
 	}
 	second()
+	want["probes_total"] = 7 // a counter does not fall
 	require.Equal(t, want, gathered(t, reg, "orders"))
 	detach()
 	require.Len(t, gathered(t, reg, "orders"), 2, "what the observer counts")
