@@ -1,7 +1,6 @@
 package behaviours_test
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
@@ -156,28 +155,28 @@ func TestWatchBacklog(t *testing.T) {
 
 // TestWatchFragments compares how large responses are divided, of a watch that asks for that and of one that does not.
 // The transaction is within etcd's limit for requests; with the values before it, its events are beyond that for
-// responses.
+// responses. Before, it compares the limits themselves: two values around that of a write, and a request beyond that of a message.
 func TestWatchFragments(t *testing.T) {
 	t.Parallel()
 	const keys = 4
-	large := bytes.Repeat([]byte("x"), 350<<10)
 	puts := &pb.TxnRequest{}
 	for i := range keys {
-		puts.Success = append(puts.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
-			RequestPut: &pb.PutRequest{Key: fmt.Append(nil, i), Value: large},
-		}})
+		put := &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: fmt.Append(nil, i), Value: make([]byte, 350<<10)}}
+		puts.Success = append(puts.Success, &pb.RequestOp{Request: put})
 	}
 	transcript := requireLikeEtcd(t, realEtcd(t), fakeEtcd(t), func(s *session) {
+		for _, size := range []int{1536<<10 - 26, 1536<<10 - 23} {
+			s.call(&pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)})
+		}
+		s.watching(func(s *watchSession) { s.create(&pb.WatchCreateRequest{Key: make([]byte, 2<<20)}, 1) })
 		s.call(puts)
 		for _, fragment := range []bool{false, true} {
 			s.watching(func(s *watchSession) {
 				s.create(&pb.WatchCreateRequest{RangeEnd: fromKey(), PrevKv: true, Fragment: fragment}, 1)
 				s.call(puts)
-				for _, r := range s.receive(1) {
-					for more := r.Fragment; more; {
-						rest := s.receive(1)
-						more = len(rest) > 0 && rest[0].Fragment
-					}
+				for more := true; more; {
+					rest := s.receive(1)
+					more = len(rest) > 0 && rest[0].Fragment
 				}
 			})
 		}

@@ -10,9 +10,14 @@ import (
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd/internal/store"
 )
 
-// maxRequestBytes is etcd's default of --max-request-bytes, 1.5 MiB: the largest
-// write that it accepts.
-const maxRequestBytes = 1536 * 1024
+const (
+	// maxRequestBytes is etcd's default of --max-request-bytes, 1.5 MiB: the largest
+	// write that it accepts.
+	maxRequestBytes = 1536 * 1024
+	// envelopeBytes is what etcd adds to a large write before it compares: the ID of the request, and the type of both. A user
+	// would add a name.
+	envelopeBytes = 18
+)
 
 // access refuses callers of a method while authentication is enabled.
 type access func(c *Call) error
@@ -37,7 +42,7 @@ func admins(c *Call) error { return c.require(c.cluster.auth.RequireAdmin) }
 // service executes the calls of one method.
 type service struct {
 	access access
-	// answer executes a call that has one response, with Cluster.mu.
+	// answer executes a call that has one response, with Cluster.mu. The response does not count with an error.
 	answer func(c *Call) (proto.Message, error)
 	// stream executes one that sends its responses itself, without Cluster.mu. Either is nil.
 	stream func(c *Call) error
@@ -45,21 +50,14 @@ type service struct {
 
 // unary makes a service from a function over typed messages.
 func unary[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) service {
-	return service{access: a, answer: func(c *Call) (proto.Message, error) {
-		resp, err := f(c, c.Request.(Q))
-		if err != nil {
-			return nil, err
-		}
-		return resp, nil
-	}}
+	return service{access: a, answer: func(c *Call) (proto.Message, error) { return f(c, c.Request.(Q)) }}
 }
 
 // proposed is unary for a method that goes through raft.
 func proposed[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) service {
-	return unary(a, func(c *Call, req Q) (R, error) {
+	return unary(a, func(c *Call, req Q) (resp R, err error) {
 		if err := c.propose(req); err != nil {
-			var none R
-			return none, err
+			return resp, err
 		}
 		return f(c, req)
 	})
@@ -161,7 +159,7 @@ func (c *Call) quorum() error {
 
 // propose is quorum for a write, whose size is limited.
 func (c *Call) propose(req proto.Message) error {
-	if proto.Size(req) > maxRequestBytes {
+	if envelopeBytes+proto.Size(req) > maxRequestBytes {
 		return rpctypes.ErrGRPCRequestTooLarge
 	}
 	return c.quorum()
