@@ -38,8 +38,7 @@ func TestSuccessorLeadsAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRig(t, func(t *testing.T, r *rig) {
-				first := r.process(t).run(t, Config{Value: "ann"})
-				l := first.leads(t)
+				_, l := r.leads(t, Config{Value: "ann"})
 				require.Equal(t, "ann", string(r.Get(l.term.Key()).Value))
 				p := r.process(t)
 				second := p.run(t, Config{})
@@ -49,10 +48,10 @@ func TestSuccessorLeadsAtOnce(t *testing.T) {
 				require.Equal(t, l.began, l.term.Since())
 
 				end := time.Now()
-				tt.end(first, l)
+				tt.end(l.run, l)
 				successor := second.leads(t)
 				require.WithinDuration(t, end, successor.began, soon)
-				require.Equal(t, tt.want, first.ends(t))
+				require.Equal(t, tt.want, l.run.ends(t))
 				require.Greater(t, successor.term.Revision(), l.term.Revision())
 				require.ErrorIs(t, l.term.Err(), ErrReturned)
 				successor.finish(t)
@@ -73,9 +72,7 @@ func TestTermEndsBeforeAnotherCanLead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRig(t, func(t *testing.T, r *rig) {
-				p := r.process(t)
-				first := p.run(t, tt.cfg)
-				l := first.leads(t)
+				p, l := r.leads(t, tt.cfg)
 				second := r.process(t).run(t, tt.cfg)
 				time.Sleep(time.Minute)
 				second.requireWaiting(t)
@@ -94,11 +91,11 @@ func TestTermEndsBeforeAnotherCanLead(t *testing.T) {
 				require.Equal(t, tt.margin, successor.began.Sub(l.ended))
 				p.Heal()
 				l.leave <- nil
-				first.requireWaiting(t)
+				l.run.requireWaiting(t)
 				time.Sleep(time.Minute)
 				require.Len(t, r.candidates(t, p, "office"), 2, "it campaigns again")
 				successor.leave <- nil
-				again := first.leads(t)
+				again := l.run.leads(t)
 				require.Greater(t, again.term.Revision(), successor.term.Revision())
 				again.leave <- nil
 			})
@@ -127,9 +124,7 @@ func TestOneCandidacyAfterAnOutage(t *testing.T) {
 // A holder that does not run until its successor leads: what it has sent arrives late, and what it sends is refused.
 func TestFrozenHolderWritesNothing(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t)
-		first := p.run(t, Config{})
-		l := first.leads(t)
+		p, l := r.leads(t, Config{})
 		second := r.process(t).run(t, Config{})
 		synctest.Wait()
 		clienttest.Must(l.term.KV().Put(t.Context(), "plan", "first"))
@@ -158,10 +153,10 @@ func TestFrozenHolderWritesNothing(t *testing.T) {
 		resp := clienttest.Must(p.Txn(t.Context()).If(l.term.Fence()).Then(clientv3.OpPut("plan", "by hand")).Commit())
 		require.False(t, resp.Succeeded)
 		require.Equal(t, "second", string(r.Get("plan").Value))
-		first.cancel()
+		l.run.cancel()
 		l.leave <- nil
 		successor.leave <- nil
-		first.ends(t)
+		l.run.ends(t)
 		second.ends(t)
 	})
 }
@@ -193,9 +188,7 @@ func TestLoss(t *testing.T) {
 		for _, again := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				withRig(t, func(t *testing.T, r *rig) {
-					p := r.process(t)
-					running := p.run(t, Config{ReturnOnLoss: !again})
-					l := running.leads(t)
+					p, l := r.leads(t, Config{ReturnOnLoss: !again})
 					time.Sleep(time.Second) // no renewal is due
 					tt.lose(t, r, p, l)
 					lost := l.lost(t)
@@ -204,13 +197,13 @@ func TestLoss(t *testing.T) {
 					l.leave <- failed
 					end := time.Now()
 					if !again {
-						err := running.ends(t)
+						err := l.run.ends(t)
 						require.ErrorIs(t, err, lost)
 						require.ErrorIs(t, err, failed)
 						r.requireNothingLeft(t, p)
 						return
 					}
-					next := running.leads(t)
+					next := l.run.leads(t)
 					require.WithinRange(t, next.began, end, end.Add(DefaultRetryPeriod))
 					require.Greater(t, next.term.Revision(), l.term.Revision())
 					next.finish(t)
@@ -337,12 +330,10 @@ func TestCancelBeforeTheKeyIsPut(t *testing.T) {
 // The function ends its work after the cancel, however long that takes, and still holds the key.
 func TestLeaseIsRenewedUntilTheFunctionReturns(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t)
-		first := p.run(t, Config{})
-		l := first.leads(t)
+		_, l := r.leads(t, Config{})
 		second := r.process(t).run(t, Config{})
 		synctest.Wait()
-		first.cancel()
+		l.run.cancel()
 		<-l.ctx.Done()
 		require.Equal(t, context.Canceled, context.Cause(l.ctx))
 		time.Sleep(time.Minute)
@@ -439,8 +430,7 @@ func TestHooks(t *testing.T) {
 		l := running.leads(t)
 		l.finish(t)
 
-		bob := r.process(t).run(t, Config{Value: "bob"})
-		b := bob.leads(t)
+		_, b := r.leads(t, Config{Value: "bob"})
 		running = p.run(t, cfg)
 		time.Sleep(time.Minute)
 		b.leave <- nil
@@ -469,15 +459,14 @@ func TestMetrics(t *testing.T) {
 			require.Equal(t, want, values, "leading, age, terms, losses")
 		}
 		requireValues(0, 0, 0, 0)
-		running := r.process(t).run(t, Config{Metrics: &m})
-		l := running.leads(t)
+		_, l := r.leads(t, Config{Metrics: &m})
 		time.Sleep(7 * time.Second)
 		requireValues(1, 7, 1, 0)
 		require.NoError(t, r.ExpireLease(leaseOf(r, l)))
 		l.lost(t)
 		requireValues(0, 0, 1, 1)
 		l.leave <- nil
-		l = running.leads(t)
+		l = l.run.leads(t)
 		requireValues(1, 0, 2, 1)
 		l.finish(t)
 		requireValues(0, 0, 2, 1)
