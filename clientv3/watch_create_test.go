@@ -43,6 +43,20 @@ func TestWatchAfterTokenExpiry(t *testing.T) {
 	requireRevs(t, old, first+1, last)
 }
 
+// Tokens expire before a refusal of them would show that they are refused by all members.
+func TestNewWatchesWithTokensThatExpireSoon(t *testing.T) {
+	clienttest.InBubble(t, 3, func(t *testing.T, cluster *fakeetcd.Cluster, admin *Client) {
+		c := rootClient(t, cluster, admin)
+		for range 10 {
+			time.Sleep(2 * time.Second)
+			cluster.InvalidateTokens()
+			created := <-c.Watch(t.Context(), "k", WithCreatedNotify())
+			require.NoError(t, created.Err())
+		}
+		require.LessOrEqual(t, cluster.Count("Authenticate"), 12)
+	})
+}
+
 // kine refuses every watch whose id the client chose.
 func startKine(t *testing.T) (*fakeetcd.Cluster, *Client) {
 	cluster, c := clienttest.StartClient(t, 1)

@@ -186,16 +186,17 @@ func (r *Retrier) Endpoint() string { return r.c.name(r.opened.endpoint()) }
 
 // InvalidateToken is called when the server refused a request in a message on the latest
 // stream. If the stream's token is or may be the reason, it discards the token and
-// reports whether the next stream would carry another one, or, while the token is new, the same
-// to another member. The token may be the reason for a denied permission, because etcd before 3.5.6
+// reports whether the next stream may be accepted, and whether it would carry another one: while the
+// token is new, it may be the same, to another member. The token may be the reason for a denied permission, because etcd before 3.5.6
 // reports a bad token so in a message. After a denial the next stream's token is no older than
 // tokenSettles.
-func (r *Retrier) InvalidateToken(refusal error) bool {
+func (r *Retrier) InvalidateToken(refusal error) (again, another bool) {
 	class := retry.Classify(refusal, retry.Evidence{Sent: true, Method: r.method})
 	if class != retry.Token && !isDenial(refusal) {
-		return false
+		return false, false
 	}
-	return r.c.tokens.invalidate(r.opened, refusal) != notRenewed
+	next := r.c.tokens.invalidate(r.opened, refusal)
+	return next != notRenewed, next == renewed
 }
 
 // Next handles the error that ended a stream. It returns nil when it is time to reopen the

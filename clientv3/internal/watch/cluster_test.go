@@ -138,11 +138,12 @@ func (c *cluster) Removed() <-chan struct{} {
 	return c.gone
 }
 
-func (c *cluster) InvalidateToken(refusal error) bool {
+func (c *cluster) InvalidateToken(refusal error) (again, another bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.invalidated = append(c.invalidated, refusal)
-	return c.invalidates && refusal.Error() != emptyRange
+	again = c.invalidates && refusal.Error() != emptyRange
+	return again, again
 }
 
 func (c *cluster) Resumed(watches int, gap time.Duration) {

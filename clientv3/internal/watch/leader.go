@@ -81,7 +81,11 @@ func (l *link) isAccepted(id int64) bool {
 		return false
 	case resp.Created && isRefused(resp):
 		reason := refusal(resp.CancelReason)
-		return resp.CancelReason == "" || isDenial(reason) || !l.conn.InvalidateToken(reason)
+		if resp.CancelReason == "" || isDenial(reason) {
+			return true
+		}
+		again, _ := l.conn.InvalidateToken(reason)
+		return !again
 	default:
 		return l.stream.Send(cancelRequest(resp.WatchId)) == nil
 	}

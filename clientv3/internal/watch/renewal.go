@@ -15,7 +15,7 @@ const tokenLife = 5 * time.Minute
 const maxRefusals = 3
 
 // renewLocked moves a watch to a new stream if the server refused the stream's token and
-// another token is available. It is called by the reader.
+// another token, or another member, is available. It is called by the reader.
 //
 // Before 3.5.6, 3.4 included, etcd reports an unknown token as "permission denied".
 // So the first denial on a stream is not trusted: it is final if a new stream, with
@@ -29,14 +29,17 @@ func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 	if isDenial(err) && sh.isFinalLocked(w) {
 		return false
 	}
-	if !sh.conn.InvalidateToken(err) {
+	again, another := sh.conn.InvalidateToken(err)
+	if !again {
 		return false
 	}
 	if isDenial(err) {
 		sh.doubted = time.Now()
 		w.deniedBy = sh
 	}
-	w.refusals++
+	if another {
+		w.refusals++
+	}
 	next := w.stop()
 	w.current = newSubscription(&w.req, w, next)
 	sh.later = append(sh.later, func() { sh.engine.move(w, sh, newerLocked) })
