@@ -113,6 +113,26 @@ func TestWatchOverAMock(t *testing.T) {
 	})
 }
 
+// Events of a mock, which is asked for them once, may lack what etcd sets.
+func TestEventsOfAMock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMockStream[pb.WatchRequest, pb.WatchResponse](t)
+		w := NewWatchFromWatchClient(mockWatch(func(context.Context, ...grpc.CallOption) (pb.Watch_WatchClient, error) { return s, nil }), nil)
+		s.responses <- &pb.WatchResponse{Created: true, Header: header(4)}
+		ch := w.Watch(t.Context(), "k", WithPrevKV())
+		onlyRequest(t, s)
+		for _, rev := range []int64{7, 0, 0} {
+			event := &mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: rev}}
+			s.responses <- &pb.WatchResponse{Events: []*mvccpb.Event{event}}
+			synctest.Wait()
+			require.Len(t, ch, 1, "an event of revision %d", rev)
+			assert.Equal(t, []*Event{event}, (<-ch).Events)
+		}
+		require.Empty(t, s.requests)
+		require.NoError(t, w.Close())
+	})
+}
+
 // scriptedRecv answers with a function.
 type scriptedRecv struct {
 	grpc.ClientStream

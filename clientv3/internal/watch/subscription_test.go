@@ -83,6 +83,16 @@ func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
 	}
 }
 
+// Without a revision to resume at, the watch would go on with later events.
+func TestFirstEventsOfAWatchFromAnUnknownRevision(t *testing.T) {
+	sc := connected(t)
+	f := &follower{}
+	f.sub = newSubscription(&Request{Key: []byte("k"), PrevKV: true}, f, 0)
+	sc.ss.add(f.sub)
+	sc.receives(created(1, 0), happened(1, 11))
+	assert.Equal(t, []string{"created", "events [11]"}, f.takeReceived())
+}
+
 // A server that forgets them after each reconnect is asked again after each.
 func TestFirstEventsWithoutPreviousKeyValuesAfterReconnects(t *testing.T) {
 	sc := connected(t)
