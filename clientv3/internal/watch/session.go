@@ -42,8 +42,7 @@ type session struct {
 	held         bool  // no creates are sent at present
 	rewinds      bool  // watches are created one revision earlier than they need
 
-	queue   []*subscription // to be created, in order; includes removed ones
-	gone    int             // removed ones in the queue
+	queue   []*subscription // to be created, in order
 	pending []creation      // creates in flight, in order
 	live    map[int64]*subscription
 	out     []*pb.WatchRequest
@@ -84,7 +83,7 @@ func (ss *session) disconnect() {
 	ss.connected = false
 	ss.out = nil
 	waiting := ss.queue
-	ss.queue, ss.gone = nil, 0
+	ss.queue = nil
 	for _, id := range slices.Sorted(maps.Keys(ss.live)) {
 		ss.requeue(ss.live[id])
 	}
@@ -93,12 +92,7 @@ func (ss *session) disconnect() {
 			ss.requeue(a.sub)
 		}
 	}
-	for _, s := range waiting {
-		s.listed = false
-		if s.state == queued {
-			ss.requeue(s)
-		}
-	}
+	ss.queue = append(ss.queue, waiting...)
 	clear(ss.live)
 	ss.pending = nil
 	ss.highest = -1
@@ -107,24 +101,13 @@ func (ss *session) disconnect() {
 
 func (ss *session) requeue(s *subscription) {
 	s.become(queued)
-	ss.enqueue(s)
-}
-
-func (ss *session) enqueue(s *subscription) {
-	if !s.listed {
-		s.listed = true
-		ss.queue = append(ss.queue, s)
-	}
+	ss.queue = append(ss.queue, s)
 }
 
 // add puts a subscription on the stream.
 func (ss *session) add(s *subscription) {
 	if s.state == parked {
-		if s.listed {
-			ss.gone--
-		}
-		s.become(queued)
-		ss.enqueue(s)
+		ss.requeue(s)
 	}
 	ss.flush()
 }
@@ -141,23 +124,10 @@ func (ss *session) remove(s *subscription) {
 		delete(ss.live, s.id)
 		ss.send(cancelRequest(s.id))
 	case queued:
-		ss.gone++
+		ss.queue = slices.DeleteFunc(ss.queue, func(other *subscription) bool { return other == s })
 	case parked:
 	}
 	s.become(parked)
-	if ss.gone > len(ss.queue)/2 {
-		ss.removeEnded()
-	}
-}
-
-// removeEnded takes removed subscriptions out of the queue. Without a stream flush does
-// not run.
-func (ss *session) removeEnded() {
-	ss.gone = 0
-	ss.queue = slices.DeleteFunc(ss.queue, func(s *subscription) bool {
-		s.listed = s.state == queued
-		return !s.listed
-	})
 }
 
 func (ss *session) hold() { ss.held = true }
@@ -177,11 +147,6 @@ func (ss *session) flush() {
 		s := ss.queue[0]
 		ss.queue[0] = nil
 		ss.queue = ss.queue[1:]
-		s.listed = false
-		if s.state != queued {
-			ss.gone--
-			continue
-		}
 		s.become(asked)
 		s.id = ss.nextID()
 		s.unconfirmed, s.priorRequests = ss.progress.inFlight(), int32(ss.progress.made)

@@ -26,8 +26,7 @@ type subscription struct {
 	req   *Request
 	owner owner
 
-	state  state
-	listed bool // it is in the session's queue, perhaps already removed
+	state state
 	// unconfirmed counts the progress responses for all watchers that may have been in
 	// flight before the server created this one, see progressForAll. progressPending
 	// reports that its caller requested one of them.
