@@ -3,6 +3,8 @@ package watch
 import (
 	"sync"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 // Sink is the caller's end of a watch.
@@ -48,6 +50,9 @@ func (b *buffer) push(r Response, start func()) (held int) {
 	defer b.mu.Unlock()
 	if b.last {
 		return b.bytes
+	}
+	if r.Header == nil {
+		r.Header = &pb.ResponseHeader{}
 	}
 	size := r.size()
 	if !b.pumping && b.sink.Offer(r) {

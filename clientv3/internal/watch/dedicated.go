@@ -106,8 +106,8 @@ func (w *watcher) considerDedicated(h *pb.ResponseHeader, x extent) {
 	}
 	sh.later = append(sh.later, func() {
 		sh.engine.moveAnd(w, sh, dedicatedLocked, func(to *shard) {
-			if to != sh && sh.reset != nil {
-				sh.reset() // otherwise the other watches wait for the rest of the response
+			if to != sh {
+				sh.link.cancel(errMove) // otherwise the other watches wait for the rest of the response
 			}
 		})
 	})

@@ -106,10 +106,7 @@ func (e *Engine) enter(ctx context.Context, w *watcher) bool {
 	if e.groups == nil {
 		return false
 	}
-	sh := e.pickLocked(key)
-	if sh == nil {
-		sh = e.newShardLocked(context.WithoutCancel(ctx), key, false)
-	}
+	sh := e.ordinaryShardLocked(context.WithoutCancel(ctx), key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.adoptLocked(w)
@@ -125,6 +122,14 @@ func (e *Engine) pickLocked(key string) *shard {
 		}
 	}
 	return nil
+}
+
+// ordinaryShardLocked returns a shard for another ordinary watch, a new one if there is none.
+func (e *Engine) ordinaryShardLocked(base context.Context, key string) *shard {
+	if sh := e.pickLocked(key); sh != nil {
+		return sh
+	}
+	return e.newShardLocked(base, key, false)
 }
 
 func (e *Engine) newShardLocked(base context.Context, key string, dedicated bool) *shard {
@@ -144,12 +149,7 @@ func (e *Engine) shardsLocked() []*shard {
 type target func(e *Engine, from *shard) *shard
 
 // ordinaryLocked is the target of a watch that leaves its dedicated stream.
-func ordinaryLocked(e *Engine, from *shard) *shard {
-	if to := e.pickLocked(from.key); to != nil {
-		return to
-	}
-	return e.newShardLocked(from.base, from.key, false)
-}
+func ordinaryLocked(e *Engine, from *shard) *shard { return e.ordinaryShardLocked(from.base, from.key) }
 
 // move moves a watch from its shard to another of the same group, unless it has
 // ended or moved meanwhile.
@@ -280,7 +280,7 @@ func (e *Engine) Reopen(ctx context.Context) {
 		sh.mu.Lock()
 		sh.session.rewinds = true
 		if sh.wake != nil {
-			sh.giveUp(errStuck)
+			sh.link.cancel(errStuck)
 		}
 		sh.mu.Unlock()
 	}

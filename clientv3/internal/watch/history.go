@@ -15,7 +15,7 @@ import (
 // linearizable read decides. It is called by the reader.
 func (sh *shard) continueHistoryLocked(w *watcher, s *subscription, h *pb.ResponseHeader) {
 	if w.history == nil {
-		w.history = sh.history
+		w.history = sh.link.history
 	}
 	if sh.engine.cfg.History.Over(w.history) != nil {
 		sh.later = append(sh.later, sh.engine.endHistories)
@@ -88,11 +88,11 @@ func (sh *shard) endHistoryLocked() {
 	h := sh.engine.cfg.History
 	for w := range sh.watchers {
 		if err := h.Over(w.history); err != nil {
-			w.end(Response{Header: &pb.ResponseHeader{}, Canceled: true, Err: err, CancelReason: err.Error()})
+			w.end(Response{Canceled: true, Err: err, CancelReason: err.Error()})
 		}
 	}
-	if sh.wake != nil && h.Over(sh.history) != nil {
-		sh.giveUp(errChanged)
+	if sh.wake != nil && h.Over(sh.link.history) != nil {
+		sh.link.cancel(errChanged)
 	}
 	sh.signalLocked()
 }

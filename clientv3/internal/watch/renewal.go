@@ -29,7 +29,7 @@ func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 	if isDenial(err) && sh.isFinalLocked(w) {
 		return false
 	}
-	again, another := sh.conn.InvalidateToken(err)
+	again, another := sh.link.conn.InvalidateToken(err)
 	if !again {
 		return false
 	}
@@ -67,8 +67,8 @@ func (sh *shard) confirmDenial() {
 	defer sh.mu.Unlock()
 	switch {
 	case sh.doubted.IsZero():
-	case sh.wake != nil && time.Since(sh.opened) >= tokenLife:
-		sh.reset()
+	case sh.wake != nil && time.Since(sh.link.opened) >= tokenLife:
+		sh.link.cancel(errMove)
 	default:
 		sh.stale = time.Time{}
 	}
@@ -116,7 +116,7 @@ func newerLocked(e *Engine, from *shard) *shard {
 func (sh *shard) newerThan(t time.Time) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && (sh.opened.IsZero() || sh.opened.After(t))
+	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && (sh.wake == nil || sh.link.opened.After(t))
 }
 
 // acceptLocked records that the server has created a watch on the stream, and so accepts
@@ -136,7 +136,7 @@ func (sh *shard) reportResumedLocked() {
 	}
 	watches, gap := len(sh.watchers), time.Since(sh.interrupted)
 	sh.interrupted = time.Time{}
-	sh.later = append(sh.later, func() { sh.conn.Resumed(watches, gap) })
+	sh.later = append(sh.later, func() { sh.link.conn.Resumed(watches, gap) })
 }
 
 // supersede moves the watches off the group's streams with refused tokens.

@@ -23,7 +23,7 @@ type Request struct {
 
 // Response is one response to the caller.
 type Response struct {
-	Header          *pb.ResponseHeader
+	Header          *pb.ResponseHeader // never nil for the caller
 	Events          []*mvccpb.Event
 	Created         bool
 	Canceled        bool

@@ -11,7 +11,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/internal/pause"
 )
 
@@ -33,35 +32,32 @@ type shard struct {
 	cancel context.CancelFunc
 
 	mu         sync.Mutex
-	conn       Connector // of the latest stream; only run changes it
+	link       *link // the latest that was served, the first before that; only run changes it
 	session    *session
 	watchers   map[*watcher]struct{}
 	splits     int           // watches that are catching up
 	readerWait time.Duration // how long the stream may still wait for its reader
 	traffic    traffic
-	opened     time.Time // when the stream was opened, zero without one
-	accepted   bool      // the server has created a watch on the stream
+	accepted   bool // the server has created a watch on the stream
 	// interrupted is when the latest stream with watches ended, zero once they have
 	// resumed.
 	interrupted     time.Time
-	stale           time.Time        // since when the stream's token is refused, zero if accepted
-	doubted         time.Time        // when a denial on the stream was not trusted (renewLocked), zero if none was
-	history         *lineage.History // the history in which the stream was opened
-	reset           func()           // reopens the stream
-	giveUp          func(error)      // opens another stream, on another endpoint, after a backoff
-	checkingCluster bool             // a read checks whether the store has gone back
-	wake            chan struct{}    // the writer's, nil without a stream
-	later           []func()         // functions that the reader runs without the lock
+	stale           time.Time     // since when the stream's token is refused, zero if accepted
+	doubted         time.Time     // when a denial on the stream was not trusted (renewLocked), zero if none was
+	checkingCluster bool          // a read checks whether the store has gone back
+	wake            chan struct{} // the writer's, nil without a stream
+	later           []func()      // functions that the reader runs without the lock
 }
 
 func newShard(base context.Context, e *Engine, key string, dedicated bool) *shard {
 	sh := &shard{
-		engine: e, key: key, dedicated: dedicated, conn: e.cfg.Connect(), base: base,
+		engine: e, key: key, dedicated: dedicated, base: base,
 		superseded: make(chan struct{}, 1), proceed: make(chan struct{}, 1), readerWait: maxReaderWait,
 		session: newSession(), watchers: make(map[*watcher]struct{}),
 	}
 	sh.session.foreign = e.cfg.Foreign
 	sh.ctx, sh.cancel = context.WithCancel(base)
+	sh.link = sh.newLink(e.cfg.Connect())
 	return sh
 }
 
@@ -116,7 +112,7 @@ func (sh *shard) adoptLocked(w *watcher) {
 // fastReopenLocked makes the next stream open soon if there is none.
 func (sh *shard) fastReopenLocked() {
 	if sh.wake == nil {
-		sh.conn.Wake()
+		sh.link.conn.Wake()
 	}
 }
 
@@ -129,7 +125,7 @@ func (sh *shard) signalLocked() {
 
 // receive processes a response.
 func (sh *shard) receive(resp *pb.WatchResponse) error {
-	if !sh.engine.cfg.History.Note(sh.history, resp.GetHeader(), 0) {
+	if !sh.engine.cfg.History.Note(sh.link.history, resp.GetHeader(), 0) {
 		return errChanged
 	}
 	sh.mu.Lock()
@@ -164,7 +160,7 @@ func (sh *shard) fail(err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for w := range sh.watchers {
-		w.end(Response{Header: &pb.ResponseHeader{}, Canceled: true, Err: err})
+		w.end(Response{Canceled: true, Err: err})
 	}
 	sh.cancel()
 }

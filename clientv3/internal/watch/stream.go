@@ -56,8 +56,10 @@ var (
 
 // link is a stream and the Connector that opened it.
 type link struct {
-	conn    Connector
-	ctx     context.Context // the stream's
+	conn Connector
+	ctx  context.Context // the stream's
+	// cancel ends the stream. After errMove another one is opened at once, after any other cause
+	// on another endpoint, after a backoff.
 	cancel  context.CancelCauseFunc
 	stream  pb.Watch_WatchClient // nil until it is open
 	opened  time.Time
@@ -88,7 +90,7 @@ func (sh *shard) run() {
 	defer sh.cancel()
 	search := &leaderSearch{sh: sh, bound: minLeaderRetry}
 	leader := true
-	for next := sh.newLink(sh.conn); ; {
+	for next := sh.link; ; {
 		accepted, err := sh.attempt(next, leader, search)
 		switch {
 		case sh.ctx.Err() != nil:
@@ -99,16 +101,16 @@ func (sh *shard) run() {
 		case errors.Is(err, errMove):
 			leader = true
 		default:
-			if err := sh.conn.Next(sh.ctx, err); err != nil {
+			if err := sh.link.conn.Next(sh.ctx, err); err != nil {
 				if sh.ctx.Err() == nil {
 					sh.fail(err)
 				}
 				return
 			}
-			leader = !sh.conn.Leaderless()
+			leader = !sh.link.conn.Leaderless()
 			sh.awaitWatches()
 		}
-		next = sh.newLink(sh.conn)
+		next = sh.newLink(sh.link.conn)
 	}
 }
 
@@ -178,11 +180,9 @@ func (sh *shard) read(l *link, settled chan<- (<-chan struct{})) error {
 func (sh *shard) connect(l *link) chan struct{} {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.conn = l.conn
-	sh.history, sh.reset = l.history, func() { l.cancel(errMove) }
-	sh.giveUp = func(cause error) { l.cancel(cause) }
+	sh.link = l
 	sh.wake = make(chan struct{}, 1)
-	sh.opened, sh.stale, sh.accepted, sh.doubted = l.opened, time.Time{}, false, time.Time{}
+	sh.stale, sh.accepted, sh.doubted = time.Time{}, false, time.Time{}
 	sh.session.connect()
 	sh.signalLocked()
 	return sh.wake
@@ -195,10 +195,9 @@ func (sh *shard) disconnect() {
 		sh.interrupted = time.Now()
 	}
 	sh.wake = nil
-	sh.opened = time.Time{}
 	sh.session.disconnect()
 	if sh.isAwaitedLocked() {
-		sh.conn.Wake()
+		sh.link.conn.Wake()
 	}
 }
 

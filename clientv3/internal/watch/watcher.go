@@ -151,7 +151,7 @@ func (w *watcher) canceled(s *subscription, resp *pb.WatchResponse) {
 // cancelled the watch.
 func (w *watcher) lastResponse(resp *pb.WatchResponse) Response {
 	r := Response{
-		Header:          header(resp.GetHeader()),
+		Header:          resp.GetHeader(),
 		Canceled:        true,
 		CompactRevision: resp.CompactRevision,
 		CancelReason:    w.reason(resp),
@@ -172,20 +172,8 @@ func (w *watcher) reason(resp *pb.WatchResponse) string {
 		w.current.next, w.limit, resp.CompactRevision)
 }
 
-func header(h *pb.ResponseHeader) *pb.ResponseHeader {
-	if h == nil {
-		return &pb.ResponseHeader{}
-	}
-	return h
-}
-
 // push returns how many bytes wait for the caller.
-func (w *watcher) push(r Response) (held int) {
-	if r.Header == nil {
-		r.Header = &pb.ResponseHeader{}
-	}
-	return w.buffer.push(r, w.startDelivery)
-}
+func (w *watcher) push(r Response) (held int) { return w.buffer.push(r, w.startDelivery) }
 
 // considerPause acts if too many bytes wait for the caller: a stream without other watches is not
 // read for a while, otherwise the watch pauses.
