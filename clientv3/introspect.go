@@ -186,7 +186,7 @@ func (c *Client) inspectWatches(o introspect.Options, into *introspect.Watches) 
 	}
 	into.Furthest = []introspect.Watch{}
 	for _, w := range c.watchers.all() {
-		w.engine.Inspect(o, into)
+		w.Inspect(o, into)
 	}
 	if c.watches != nil {
 		into.BufferedBytes, into.MaxBufferedBytes = c.watches.Used()

@@ -41,10 +41,11 @@ func NewWatchFromWatchClient(wc pb.WatchClient, c *Client) Watcher {
 }
 
 func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
+	own := isOwn(remote)
 	w := &watcher{watch.New(watch.Config{
 		MaxBuffer:         c.cfg.maxWatchBuffer(),
 		Budget:            watchBudgetOf(c),
-		Foreign:           !isOwn(remote),
+		Foreign:           !own,
 		FragmentOnRequest: c.cfg.MaxCallRecvMsgSize > 0,
 		DisableSplit:      c.cfg.DisableSplitReplay,
 		History:           h,
@@ -52,16 +53,13 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 		Logger:            c.GetLogger,
 		Connect: func() watch.Connector {
 			retrier := c.streamRetrier(pb.Watch_Watch_FullMethodName).Endless()
-			wc := &watchConnector{
+			return &watchConnector{
 				Retrier:  retrier,
+				own:      own,
 				remote:   over(c, retrier, remote, pb.NewWatchClient),
 				opts:     c.callOpts,
 				observer: observerOf(c),
 			}
-			if !isOwn(remote) {
-				return foreignWatchConnector{wc}
-			}
-			return wc
 		},
 	})}
 	c.watchers.add(w)
@@ -96,47 +94,43 @@ func observerOf(c *Client) observe.Observer {
 // watchConnector opens the watch streams of one shard.
 type watchConnector struct {
 	*channel.Retrier
+	own      bool // remote is the client's own
 	remote   pb.WatchClient
 	opts     []grpc.CallOption
 	observer observe.Observer
 }
 
+// Open requires a leader over a program's own client only if the callers do.
 func (wc *watchConnector) Open(ctx context.Context, leader bool) (pb.Watch_WatchClient, error) {
+	if !wc.own {
+		return openForeign(ctx, wc.opts, wc.remote.Watch)
+	}
 	if leader {
 		ctx = WithRequireLeader(ctx)
 	}
 	return wc.remote.Watch(ctx, wc.opts...)
 }
 
-// foreignWatchConnector opens watch streams over a program's own client.
-type foreignWatchConnector struct{ *watchConnector }
-
-// Open requires a leader only if the callers do.
-func (fc foreignWatchConnector) Open(ctx context.Context, _ bool) (pb.Watch_WatchClient, error) {
-	return openForeign(ctx, fc.opts, fc.remote.Watch)
-}
-
-func (fc foreignWatchConnector) Next(ctx context.Context, cause error) error {
-	if isHalt(cause) {
+func (wc *watchConnector) Next(ctx context.Context, cause error) error {
+	if !wc.own && isHalt(cause) {
 		return cause
 	}
-	return fc.Retrier.Next(ctx, cause)
+	return wc.Retrier.Next(ctx, cause)
 }
 
-func (fc foreignWatchConnector) Leaderless() bool { return false }
+func (wc *watchConnector) Leaderless() bool { return wc.own && wc.Retrier.Leaderless() }
 
 func (wc *watchConnector) Resumed(watches int, gap time.Duration) {
 	wc.observer.WatchResumed(observe.WatchResumption{Endpoint: wc.Endpoint(), Watches: watches, Gap: gap})
 }
 
-type watcher struct {
-	engine *watch.Engine
-}
+// watcher is the Watcher over an engine. Package cache calls its Reopen when a stream is stuck.
+type watcher struct{ *watch.Engine }
 
 func (w *watcher) Watch(ctx context.Context, key string, opts ...OpOption) WatchChan {
 	op := OpWatch(key, opts...)
 	sink := watchSink{ctx: ctx, ch: make(chan WatchResponse, 1)}
-	w.engine.Watch(ctx, watchRequest(&op), sink)
+	w.Engine.Watch(ctx, watchRequest(&op), sink)
 	return sink.ch
 }
 
@@ -155,14 +149,8 @@ func watchRequest(op *Op) watch.Request {
 	return req
 }
 
-func (w *watcher) RequestProgress(ctx context.Context) error { return w.engine.RequestProgress(ctx) }
-
-// Reopen moves the streams of the watches with ctx's metadata to another endpoint. Package
-// cache calls it when a stream is stuck.
-func (w *watcher) Reopen(ctx context.Context) { w.engine.Reopen(ctx) }
-
 func (w *watcher) Close() error {
-	w.engine.Close()
+	w.Engine.Close()
 	return nil
 }
 
