@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/clientv3/internal/lease"
-	"github.com/quorate/quorate/internal/channel"
 )
 
 // LeaseID identifies a lease.
@@ -161,25 +160,12 @@ func NewLease(c *Client) Lease {
 // first response takes longer than keepAliveTimeout; 0 and 1 s mean 5 s.
 func NewLeaseFromLeaseClient(remote pb.LeaseClient, c *Client, keepAliveTimeout time.Duration) Lease {
 	c = orNone(c)
-	retrier := keepAliveRetrier(c)
-	l := &lessor{
-		remote:   remote,
-		client:   c,
-		callOpts: c.callOpts,
-		engine: lease.New(lease.Config{
-			Streams:     &leaseStreams{Retrier: retrier, given: remote, remote: over(c, retrier, remote, pb.NewLeaseClient), opts: c.callOpts},
-			FirstAnswer: firstAnswer(keepAliveTimeout),
-			Observer:    observerOf(c),
-		}),
-		drops: dropLog{log: c.GetLogger},
-	}
+	l := &lessor{remote: remote, client: c, callOpts: c.callOpts, drops: dropLog{log: c.GetLogger}}
+	l.engine = lease.New(lease.Config{
+		Streams: l.streams(), FirstAnswer: firstAnswer(keepAliveTimeout), Observer: observerOf(c),
+	})
 	c.lessors.add(l)
 	return l
-}
-
-// keepAliveRetrier returns a Retrier of keepalive streams.
-func keepAliveRetrier(c *Client) *channel.Retrier {
-	return c.streamRetrier(pb.Lease_LeaseKeepAlive_FullMethodName).Endless()
 }
 
 func (l *lessor) TimeToLive(ctx context.Context, id LeaseID, opts ...LeaseOption) (*LeaseTimeToLiveResponse, error) {

@@ -34,37 +34,36 @@ func (l *lessor) sharesStream(ctx context.Context) bool {
 // call, see sharesStream, or was closed before or during the call. The official client
 // allows a KeepAliveOnce after Close, and programs rely on it.
 func (l *lessor) renewAlone(ctx context.Context, id LeaseID) (*LeaseKeepAliveResponse, error) {
-	retrier := keepAliveRetrier(l.client)
-	for remote := over(l.client, retrier, l.remote, pb.NewLeaseClient); ; {
+	for streams := l.streams(); ; {
 		start := time.Now()
-		resp, err := l.askAlone(ctx, remote, id)
+		resp, err := streams.ask(ctx, id)
 		switch {
 		case err == nil && resp.TTL <= 0:
 			return keepAliveResponse(resp), rpctypes.ErrLeaseNotFound
 		case err == nil:
 			l.engine.Granted(start, resp.ID, resp.TTL)
 			return keepAliveResponse(resp), nil
-		case !isOwn(l.remote) && isHalt(err):
+		case !streams.own && isHalt(err):
 			return nil, ContextError(ctx, err)
 		case errors.Is(err, io.EOF):
 			err = errStreamEnded
 		}
-		if err := retrier.Next(ctx, err); err != nil {
+		if err := streams.Next(ctx, err); err != nil {
 			return nil, ContextError(ctx, err)
 		}
 	}
 }
 
-// askAlone makes one attempt. A member without a leader cannot renew the lease, so
+// ask makes one attempt. A member without a leader cannot renew the lease, so
 // the client's own stream requires a leader: it ends at once there, and the next
 // one goes to another member.
-func (l *lessor) askAlone(ctx context.Context, remote pb.LeaseClient, id LeaseID) (*pb.LeaseKeepAliveResponse, error) {
+func (s *leaseStreams) ask(ctx context.Context, id LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if isOwn(l.remote) {
+	if s.own {
 		ctx = WithRequireLeader(ctx)
 	}
-	stream, err := openKeepAlive(ctx, l.remote, remote, l.callOpts)
+	stream, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}

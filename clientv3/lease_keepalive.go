@@ -190,27 +190,30 @@ func (d *dropLog) note(ch chan *LeaseKeepAliveResponse, resp *pb.LeaseKeepAliveR
 	})
 }
 
-// leaseStreams opens the keepalive streams of a client.
+// leaseStreams opens keepalive streams one after the other.
 type leaseStreams struct {
 	*channel.Retrier
-	given  pb.LeaseClient // the client given to the constructor
-	remote pb.LeaseClient // given, or its streams over the Retrier
+	own    bool           // remote is the client's own
+	remote pb.LeaseClient // opens streams over the Retrier if it is
 	opts   []grpc.CallOption
+}
+
+func (l *lessor) streams() *leaseStreams {
+	retrier := l.client.streamRetrier(pb.Lease_LeaseKeepAlive_FullMethodName).Endless()
+	return &leaseStreams{Retrier: retrier, own: isOwn(l.remote), remote: over(l.client, retrier, l.remote, pb.NewLeaseClient), opts: l.callOpts}
 }
 
 // Open requires a leader: the stream ends when its member loses its leader, and the
 // leases are renewed through another member.
-func (s *leaseStreams) Open(ctx context.Context) (lease.Stream, error) {
-	return openKeepAlive(WithRequireLeader(ctx), s.given, s.remote, s.opts)
+func (s *leaseStreams) Open(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error) {
+	return s.open(WithRequireLeader(ctx))
 }
 
-// openKeepAlive opens a stream of remote, which is the given client or a wrapper of
-// it.
-func openKeepAlive(ctx context.Context, given, remote pb.LeaseClient, opts []grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
-	if isOwn(given) {
-		return remote.LeaseKeepAlive(ctx, opts...)
+func (s *leaseStreams) open(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error) {
+	if s.own {
+		return s.remote.LeaseKeepAlive(ctx, s.opts...)
 	}
-	return openForeign(ctx, opts, given.LeaseKeepAlive)
+	return openForeign(ctx, s.opts, s.remote.LeaseKeepAlive)
 }
 
 // Pause fails only when no further stream will be opened.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe"
@@ -48,7 +49,7 @@ type sent struct {
 	at time.Time
 }
 
-func (f *fakeStreams) Open(ctx context.Context) (Stream, error) {
+func (f *fakeStreams) Open(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error) {
 	f.mu.Lock()
 	s := &fakeStream{
 		ctx: ctx, number: len(f.opened) + 1, removed: make(chan struct{}),
@@ -61,7 +62,7 @@ func (f *fakeStreams) Open(ctx context.Context) (Stream, error) {
 			return nil, err
 		}
 	}
-	return &fakeClient{s, f}, nil
+	return &fakeClient{fakeStream: s, streams: f}, nil
 }
 
 func (f *fakeStreams) Progress() { f.progress.Add(1) }
@@ -132,6 +133,7 @@ func (f *fakeStreams) count() int {
 }
 
 type fakeClient struct {
+	grpc.ClientStream
 	*fakeStream
 	streams *fakeStreams
 }

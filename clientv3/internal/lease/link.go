@@ -22,9 +22,9 @@ var errEnded = status.Error(codes.Unavailable, "etcdclient: the endpoint ended t
 
 // link is the present stream, or the one that is being opened.
 type link struct {
-	lose    context.CancelCauseFunc // ends the stream; nil if there is none
-	stream  Stream                  // nil until it is open
-	removed <-chan struct{}         // closed when its endpoint is removed
+	lose    context.CancelCauseFunc       // ends the stream; nil if there is none
+	stream  pb.Lease_LeaseKeepAliveClient // nil until it is open
+	removed <-chan struct{}               // closed when its endpoint is removed
 }
 
 // read opens and reads one stream after the other while there are leases.
@@ -84,7 +84,7 @@ func (e *Engine) runStream() error {
 }
 
 // receive reads a stream until it ends, and returns the reason.
-func (e *Engine) receive(ctx context.Context, stream Stream) error {
+func (e *Engine) receive(ctx context.Context, stream pb.Lease_LeaseKeepAliveClient) error {
 	e.follow(ctx, stream)
 	for first := true; ; first = false {
 		resp, err := stream.Recv()
@@ -114,7 +114,7 @@ func (e *Engine) answered(resp *pb.LeaseKeepAliveResponse) {
 
 // follow gives the writer the stream and the channel that signals the removal of
 // its endpoint, unless the stream is already lost.
-func (e *Engine) follow(ctx context.Context, stream Stream) {
+func (e *Engine) follow(ctx context.Context, stream pb.Lease_LeaseKeepAliveClient) {
 	removed := e.config.Streams.Removed()
 	e.update(func(now time.Time) {
 		if ctx.Err() != nil {

@@ -279,7 +279,7 @@ func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (rene
 	}
 	if ttl := seconds(resp.TTL); ttl > 0 {
 		renewal = observe.LeaseRenewal{ID: l.id, TTL: ttl}
-		renewal.Margin, known = m.margin(l)
+		renewal.Margin, known = l.renewed.add(l.ttl).sub(m.now), l.ttl > 0 // negative if it had expired
 		known = m.renew(l, ttl, resp) && known
 	} else {
 		m.endNotFound(l, resp)
@@ -296,11 +296,6 @@ func (m *Machine) Answered(now time.Time, resp *pb.LeaseKeepAliveResponse) (rene
 		m.move(l, Waiting)
 	}
 	return renewal, known
-}
-
-// margin returns how much time a lease has left, negative if it had expired, and false if unknown.
-func (m *Machine) margin(l *entry) (time.Duration, bool) {
-	return l.renewed.add(l.ttl).sub(m.now), l.ttl > 0
 }
 
 // renew notifies the subscribers that the answer is for, and reports whether there is

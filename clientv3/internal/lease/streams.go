@@ -6,17 +6,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Stream is an open keepalive stream. pb.Lease_LeaseKeepAliveClient is one.
-type Stream interface {
-	Send(*pb.LeaseKeepAliveRequest) error
-	Recv() (*pb.LeaseKeepAliveResponse, error)
-}
-
 // Streams opens streams, and decides how to proceed when they end. One goroutine
 // uses it, except for Wake.
 type Streams interface {
 	// Open opens a stream that ends with ctx.
-	Open(ctx context.Context) (Stream, error)
+	Open(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error)
 	// Progress records that the latest stream has answered.
 	Progress()
 	// Next waits until it is time to open another stream, after one ended with err,
