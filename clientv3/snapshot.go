@@ -2,6 +2,7 @@ package clientv3
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 
@@ -76,7 +77,7 @@ func openSnapshot(
 		cancel()
 		return nil, nil, err
 	}
-	r := &snapshotReader{ctx: ctx, cancel: cancel, stream: stream, closed: make(chan struct{})}
+	r := &snapshotReader{ctx: ctx, streamCtx: streamCtx, cancel: cancel, stream: stream, digest: digestCheck{sum: sha256.New()}}
 	r.accept(first, err)
 	return first, r, nil
 }

@@ -16,12 +16,10 @@ import (
 // the buffer empty receives the next message, and flow control stops the server in
 // between.
 type snapshotReader struct {
-	ctx    context.Context // the caller's
-	cancel context.CancelFunc
-	stream pb.Maintenance_SnapshotClient
-
-	closeOnce sync.Once
-	closed    chan struct{}
+	ctx       context.Context // the caller's
+	streamCtx context.Context // derives from it
+	cancel    context.CancelFunc
+	stream    pb.Maintenance_SnapshotClient
 
 	// mu guards what follows: one read at a time.
 	mu     sync.Mutex
@@ -48,16 +46,12 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 
 // ended returns the error of further reads, nil while there may be more data.
 func (r *snapshotReader) ended() error {
-	if r.err != nil {
-		return r.err
-	}
-	select {
-	case <-r.closed:
-		r.err = io.ErrClosedPipe
-	case <-r.ctx.Done():
+	switch {
+	case r.err != nil:
+	case r.ctx.Err() != nil:
 		r.err = r.ctx.Err()
-		r.cancel()
-	default:
+	case r.streamCtx.Err() != nil:
+		r.err = io.ErrClosedPipe
 	}
 	return r.err
 }
@@ -79,10 +73,7 @@ func (r *snapshotReader) accept(msg *pb.SnapshotResponse, err error) {
 
 // Close ends the stream. It is safe to call at any time and more than once.
 func (r *snapshotReader) Close() error {
-	r.closeOnce.Do(func() {
-		close(r.closed)
-		r.cancel()
-	})
+	r.cancel()
 	return nil
 }
 
@@ -94,22 +85,10 @@ type digestCheck struct {
 }
 
 func (d *digestCheck) add(p []byte) {
-	if d.sum == nil {
-		d.sum = sha256.New()
-		d.tail = make([]byte, 0, sha256.Size)
-	}
-	if len(p) >= sha256.Size {
-		body := p[:len(p)-sha256.Size]
-		d.sum.Write(d.tail)
-		d.sum.Write(body)
-		d.tail = append(d.tail[:0], p[len(body):]...)
-		return
-	}
-	if over := len(d.tail) + len(p) - sha256.Size; over > 0 {
-		d.sum.Write(d.tail[:over])
-		d.tail = d.tail[:copy(d.tail, d.tail[over:])]
-	}
 	d.tail = append(d.tail, p...)
+	body := max(len(d.tail)-sha256.Size, 0)
+	d.sum.Write(d.tail[:body])
+	d.tail = append(d.tail[:0], d.tail[body:]...)
 }
 
 // result returns io.EOF if the stream ended with its digest.
