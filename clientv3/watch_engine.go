@@ -44,7 +44,7 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 	own := isOwn(remote)
 	w := &watcher{watch.New(watch.Config{
 		MaxBuffer:         c.cfg.maxWatchBuffer(),
-		Budget:            watchBudgetOf(c),
+		Budget:            cmp.Or(c.watches, watch.NewBudget(c.cfg.maxTotalWatchBuffer())),
 		Foreign:           !own,
 		FragmentOnRequest: c.cfg.MaxCallRecvMsgSize > 0,
 		DisableSplit:      c.cfg.DisableSplitReplay,
@@ -66,15 +66,6 @@ func newWatcher(remote pb.WatchClient, c *Client, h *lineage.Tracker) Watcher {
 	return w
 }
 
-// watchBudgetOf returns the budget of the client's watches, or a new one for a
-// service without a connection.
-func watchBudgetOf(c *Client) *watch.Budget {
-	if c.watches == nil {
-		return watch.NewBudget(c.cfg.maxTotalWatchBuffer())
-	}
-	return c.watches
-}
-
 func (cfg *Config) maxWatchBuffer() int {
 	return cmp.Or(cfg.MaxWatchBufferBytes, defaultMaxWatchBufferBytes)
 }
@@ -85,10 +76,7 @@ func (cfg *Config) maxTotalWatchBuffer() int {
 
 // observerOf returns the client's observer, or a no-op if there is none.
 func observerOf(c *Client) observe.Observer {
-	if c.cfg.Observer == nil {
-		return observe.None{}
-	}
-	return c.cfg.Observer
+	return cmp.Or[observe.Observer](c.cfg.Observer, observe.None{})
 }
 
 // watchConnector opens the watch streams of one shard.

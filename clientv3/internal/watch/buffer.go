@@ -119,10 +119,6 @@ func (b *buffer) finish(r Response, start func()) {
 func (b *buffer) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.discardLocked()
-}
-
-func (b *buffer) discardLocked() {
 	b.last = true
 	b.waiting = nil
 	b.accountLocked(0, 0)
@@ -148,8 +144,8 @@ func (b *buffer) deliver(stop <-chan struct{}, waited func(time.Duration), room 
 		}
 		begun := time.Now()
 		if !b.sink.Put(r.Response, stop) {
-			b.abandon()
-			return
+			b.drop()
+			continue
 		}
 		waited(time.Since(begun))
 		if b.delivered(r.size) {
@@ -186,12 +182,4 @@ func (b *buffer) delivered(size int) bool {
 	}
 	b.awaited = false
 	return true
-}
-
-// abandon ends the buffer because the caller no longer receives.
-func (b *buffer) abandon() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pumping, b.offered = false, 0
-	b.discardLocked()
 }

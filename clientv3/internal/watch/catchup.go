@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"math"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
@@ -22,6 +24,9 @@ const (
 	// maxParts bounds the parts of one watch. More would fill etcd's buffer of 128
 	// responses for the stream.
 	maxParts = 64
+
+	// endless is the end of a part that follows new revisions.
+	endless = math.MaxInt64
 )
 
 // plan is how to split a watch that is behind.
@@ -52,7 +57,7 @@ func planCatchup(head int64, x extent, budget int) (plan, bool) {
 // until the part is the current one.
 type part struct {
 	sub  *subscription
-	end  int64 // the first revision after the part; 0 if it has no end
+	end  int64 // the first revision after the part, endless for the last one
 	held []batch
 	size int
 	done bool
@@ -73,7 +78,7 @@ type batch struct {
 type catchup struct {
 	plan   plan
 	parts  []*part
-	next   int64 // the first revision that is in no part yet; 0 if all are
+	next   int64 // the first revision that is in no part yet, endless if all are
 	held   int   // bytes
 	quiet  int   // ticks without a response
 	newest *pb.ResponseHeader
@@ -98,7 +103,7 @@ func newCatchup(p plan, sub *subscription, st stage) *catchup {
 // extend adds the part that begins at from. The last part, which reaches beyond the
 // head, has no end.
 func (c *catchup) extend(sub *subscription, from int64) {
-	p := &part{sub: sub}
+	p := &part{sub: sub, end: endless}
 	if end := from + c.plan.step; end <= c.plan.head {
 		p.end = end
 	}
@@ -109,7 +114,7 @@ func (c *catchup) extend(sub *subscription, from int64) {
 // fill opens parts up to the planned number. It opens none while more bytes are
 // held than the budget allows.
 func (c *catchup) fill() {
-	for c.next != 0 && len(c.parts) < c.plan.parts && (c.held <= c.plan.budget || len(c.parts) == 0) {
+	for c.next != endless && len(c.parts) < c.plan.parts && (c.held <= c.plan.budget || len(c.parts) == 0) {
 		c.extend(c.stage.open(c.next), c.next)
 	}
 }
@@ -118,7 +123,7 @@ func (c *catchup) fill() {
 func (c *catchup) current() *subscription { return c.parts[0].sub }
 
 // finished reports whether only the last part is left.
-func (c *catchup) finished() bool { return len(c.parts) == 1 && c.next == 0 }
+func (c *catchup) finished() bool { return len(c.parts) == 1 && c.next == endless }
 
 func (c *catchup) find(s *subscription) *part {
 	for _, p := range c.parts {
@@ -137,15 +142,13 @@ func (c *catchup) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 	}
 	c.quiet = 0
 	own := events
-	if p.end != 0 {
-		for len(own) > 0 && own[len(own)-1].GetKv().GetModRevision() >= p.end {
-			own = own[:len(own)-1]
-		}
+	for len(own) > 0 && own[len(own)-1].GetKv().GetModRevision() >= p.end {
+		own = own[:len(own)-1]
 	}
 	if len(own) > 0 {
 		c.take(p, h, own)
 	}
-	if p.end != 0 && s.next >= p.end && c.find(s) == p {
+	if s.next >= p.end && c.find(s) == p {
 		c.complete(p)
 	}
 }
@@ -193,7 +196,7 @@ func (c *catchup) drop(p *part) {
 // progress records that a subscription has delivered everything up to rev.
 func (c *catchup) progress(s *subscription, rev int64) {
 	c.quiet = 0
-	if p := c.find(s); p != nil && p.end != 0 && rev+1 >= p.end {
+	if p := c.find(s); p != nil && rev+1 >= p.end {
 		c.complete(p)
 	}
 }

@@ -211,7 +211,7 @@ func (e *Engine) catchUp(w *watcher, from *shard, p plan) {
 		started = true
 		to.splits++
 		e.cfg.Budget.use(p.budget)
-		w.catchup = newCatchup(p, w.current, (*splitting)(w))
+		w.catchup = newCatchup(p, w.current, w)
 	})
 	if !started {
 		e.parts.Add(int64(-p.parts))
@@ -237,9 +237,6 @@ func (e *Engine) retireLocked(sh *shard) {
 
 // removeLocked takes a shard out of its group.
 func (e *Engine) removeLocked(sh *shard) {
-	if e.groups == nil {
-		return
-	}
 	rest := slices.DeleteFunc(slices.Clone(e.groups[sh.key]), func(other *shard) bool { return other == sh })
 	if len(rest) == 0 {
 		delete(e.groups, sh.key)

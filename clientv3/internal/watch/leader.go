@@ -59,7 +59,7 @@ func (ls *leaderSearch) try(ctx context.Context, conn Connector) *link {
 	l := ls.sh.newLink(conn)
 	abandon := context.AfterFunc(ctx, func() { l.cancel(nil) })
 	timer := time.AfterFunc(firstCreateTimeout, func() { l.cancel(errNoResponse) })
-	accepted := l.open(true, ls.sh.engine.cfg.History) == nil && l.isAccepted(ls.sh.nextID())
+	accepted := l.open(true, ls.sh.engine.cfg.History) == nil && l.isAccepted()
 	inTime, wanted := timer.Stop(), abandon()
 	if accepted && inTime && wanted {
 		return l
@@ -71,10 +71,10 @@ func (ls *leaderSearch) try(ctx context.Context, conn Connector) *link {
 // isAccepted waits for a first response, which shows that the server has accepted the
 // stream: without a leader etcd ends a stream that requires one at once, and it sends no
 // header before the first response. So the client requests a watch of an empty range,
-// which servers refuse, and no watch is left over. The id is not used otherwise.
-func (l *link) isAccepted(id int64) bool {
+// which servers refuse, and no watch is left over.
+func (l *link) isAccepted() bool {
 	nothing := Request{Key: []byte{1}, End: []byte{1}}
-	_ = l.stream.Send(nothing.create(id, 0)) // Recv returns why it failed
+	_ = l.stream.Send(nothing.create(0, 0)) // Recv returns why it failed
 	resp, err := l.stream.Recv()
 	switch {
 	case err != nil:
@@ -93,10 +93,3 @@ func (l *link) isAccepted(id int64) bool {
 
 // isRefused reports whether the reply to a create is a refusal.
 func isRefused(resp *pb.WatchResponse) bool { return resp.WatchId == invalidID || resp.Canceled }
-
-// nextID returns a watch id for a stream that the session does not use yet.
-func (sh *shard) nextID() int64 {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.session.nextID()
-}

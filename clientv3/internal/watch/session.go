@@ -148,7 +148,8 @@ func (ss *session) flush() {
 		ss.queue[0] = nil
 		ss.queue = ss.queue[1:]
 		s.become(asked)
-		s.id = ss.nextID()
+		ss.lastID++
+		s.id = ss.lastID
 		s.unconfirmed, s.priorRequests = ss.progress.inFlight(), int32(ss.progress.made)
 		ss.pending = append(ss.pending, creation{s.id, s})
 		ss.ask(s)
@@ -187,11 +188,6 @@ func (ss *session) dropIDs() {
 	}
 	ss.pending = nil
 	ss.flush()
-}
-
-func (ss *session) nextID() int64 {
-	ss.lastID++
-	return ss.lastID
 }
 
 func (ss *session) send(req *pb.WatchRequest) {

@@ -2,9 +2,7 @@ package watch
 
 import (
 	"context"
-	"encoding/binary"
-	"maps"
-	"slices"
+	"fmt"
 	"sync"
 	"time"
 
@@ -68,33 +66,14 @@ func metadataKey(ctx context.Context) string {
 	if len(md) == 0 {
 		return ""
 	}
-	var key []byte
-	for _, name := range slices.Sorted(maps.Keys(md)) {
-		key = appendField(key, name)
-		key = binary.AppendUvarint(key, uint64(len(md[name])))
-		for _, value := range md[name] {
-			key = appendField(key, value)
-		}
-	}
-	return string(key)
-}
-
-// appendField appends a length-prefixed text: values of metadata may hold any byte.
-func appendField(key []byte, text string) []byte {
-	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
+	// The names are sorted. A value may hold any byte; metadata.MD itself prints no values.
+	return fmt.Sprintf("%q", map[string][]string(md))
 }
 
 func (sh *shard) accepts() bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.stale.IsZero() && len(sh.watchers) < maxWatchers && !sh.traffic.busy(time.Now())
-}
-
-// catchingUp reports whether watches are split, and whether the stream is dedicated.
-func (sh *shard) catchingUp() (splits, dedicated bool) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.splits > 0, sh.dedicated
 }
 
 // adoptLocked adds a watch.
@@ -172,10 +151,6 @@ func (sh *shard) close() {
 	for w := range sh.watchers {
 		w.detach()
 		w.buffer.drop()
-		w.release()
-		if w.unlisten != nil {
-			w.unlisten()
-		}
 	}
 	sh.cancel()
 }

@@ -5,22 +5,18 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// splitting is the stage of a watcher's catchup.
-type splitting watcher
+var _ stage = (*watcher)(nil) // of its catchup
 
-var _ stage = (*splitting)(nil)
-
-func (sp *splitting) open(from int64) *subscription {
-	w := (*watcher)(sp)
+func (w *watcher) open(from int64) *subscription {
 	s := newSubscription(&w.req, w, from)
 	w.sessionLocked().add(s)
 	return s
 }
 
-func (sp *splitting) close(s *subscription) { (*watcher)(sp).sessionLocked().remove(s) }
+func (w *watcher) close(s *subscription) { w.sessionLocked().remove(s) }
 
-func (sp *splitting) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
-	(*watcher)(sp).push(Response{Header: h, Events: events})
+func (w *watcher) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
+	w.push(Response{Header: h, Events: events})
 }
 
 // splittable reports whether the peer supports splitting: etcd from 3.4.25 and 3.5.8

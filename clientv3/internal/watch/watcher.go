@@ -231,12 +231,8 @@ func (w *watcher) end(r Response) {
 	if w.phase == ended {
 		return
 	}
-	w.detach()
 	w.buffer.finish(r, w.startDelivery)
-	w.release()
-	if w.unlisten != nil {
-		w.unlisten()
-	}
+	w.detach()
 }
 
 // detach removes the watch from its shard permanently.
@@ -244,6 +240,8 @@ func (w *watcher) detach() {
 	w.stop()
 	w.phase = ended
 	delete(w.shard.Load().watchers, w)
+	w.unlisten()
+	w.release()
 }
 
 // startDelivery runs the buffer's goroutine.
@@ -274,7 +272,6 @@ func (w *watcher) cancel() {
 			w.detach()
 		}
 		w.buffer.drop()
-		w.release()
 		sh.signalLocked()
 	})
 	sh := w.shard.Load()

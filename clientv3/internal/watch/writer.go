@@ -36,7 +36,7 @@ type writer struct {
 }
 
 func (wr *writer) run() {
-	pulse := time.NewTimer(wr.interval())
+	pulse := time.NewTimer(wr.sh.progressInterval())
 	defer pulse.Stop()
 	asked := time.Now()
 	for {
@@ -63,16 +63,18 @@ func (wr *writer) run() {
 		case <-wr.sh.superseded:
 			wr.sh.moveAll()
 		}
-		pulse.Reset(time.Until(asked.Add(wr.interval())))
+		pulse.Reset(time.Until(asked.Add(wr.sh.progressInterval())))
 	}
 }
 
-// interval varies by 10 %, which spreads the requests of many clients.
-func (wr *writer) interval() time.Duration {
-	switch splits, dedicated := wr.sh.catchingUp(); {
-	case splits:
+// progressInterval varies by 10 %, which spreads the requests of many clients.
+func (sh *shard) progressInterval() time.Duration {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch {
+	case sh.splits > 0:
 		return splitTick
-	case dedicated:
+	case sh.dedicated:
 		return returnInterval
 	default:
 		return freshness*9/10 + rand.N(freshness/5)
