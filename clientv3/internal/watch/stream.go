@@ -139,12 +139,10 @@ func (sh *shard) serve(l *link) error {
 	defer sh.disconnect()
 	sh.engine.retire(sh) // its watches may have ended meanwhile
 	defer sh.awaitFirstCreate(wake, func() { l.cancel(errNoResponse) })()
-	wr := &writer{
-		sh: sh, ctx: l.ctx, stream: l.stream, wake: wake, move: func() { l.cancel(errMove) },
-		removed: l.conn.Removed(), settled: make(chan (<-chan struct{}), 1),
-	}
-	sh.engine.running.Go(wr.run)
-	return sh.read(l, wr.settled)
+	settled := make(chan (<-chan struct{}), 1)
+	removed := l.conn.Removed()
+	sh.engine.running.Go(func() { sh.write(l, wake, removed, settled) })
+	return sh.read(l, settled)
 }
 
 // read processes responses until the stream ends. The stream's endpoint is final

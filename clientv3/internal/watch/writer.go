@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
@@ -23,47 +22,38 @@ const (
 	maxMoveDelay = time.Second
 )
 
-// writer sends the requests of a stream's session and runs its timers.
-type writer struct {
-	sh      *shard
-	ctx     context.Context
-	stream  pb.Watch_WatchClient
-	wake    chan struct{}
-	removed <-chan struct{}        // closed when the stream's endpoint is removed
-	settled chan (<-chan struct{}) // replaces removed when the stream's endpoint is final
-	leave   <-chan time.Time       // when the stream leaves a removed endpoint
-	move    func()                 // moves the stream
-}
-
-func (wr *writer) run() {
-	pulse := time.NewTimer(wr.sh.progressInterval())
+// write sends the requests of the session on a stream and runs its timers. Removed is closed when
+// the stream's endpoint is removed; settled replaces it when the endpoint is final.
+func (sh *shard) write(l *link, wake chan struct{}, removed <-chan struct{}, settled <-chan (<-chan struct{})) {
+	var leave <-chan time.Time // when the stream leaves a removed endpoint
+	pulse := time.NewTimer(sh.progressInterval())
 	defer pulse.Stop()
 	asked := time.Now()
 	for {
-		for _, req := range wr.sh.take(wr.wake) {
-			if wr.stream.Send(req) != nil {
+		for _, req := range sh.take(wake) {
+			if l.stream.Send(req) != nil {
 				return // Recv returns the reason to the reader
 			}
 		}
 		select {
-		case <-wr.ctx.Done():
+		case <-l.ctx.Done():
 			return
-		case <-wr.wake:
-		case wr.removed = <-wr.settled:
+		case <-wake:
+		case removed = <-settled:
 		case <-pulse.C:
 			asked = time.Now()
-			wr.sh.askProgress()
-		case <-wr.removed:
-			wr.removed = nil
-			wr.sh.askProgress()
-			wr.leave = time.After(rand.N(maxMoveDelay))
-		case <-wr.leave:
-			wr.move()
+			sh.askProgress()
+		case <-removed:
+			removed = nil
+			sh.askProgress()
+			leave = time.After(rand.N(maxMoveDelay))
+		case <-leave:
+			l.cancel(errMove)
 			return
-		case <-wr.sh.superseded:
-			wr.sh.moveAll()
+		case <-sh.superseded:
+			sh.moveAll()
 		}
-		pulse.Reset(time.Until(asked.Add(wr.sh.progressInterval())))
+		pulse.Reset(time.Until(asked.Add(sh.progressInterval())))
 	}
 }
 
