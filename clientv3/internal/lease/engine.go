@@ -31,7 +31,6 @@ type Engine struct {
 
 	sendable chan struct{} // signals the writer that there may be requests
 	wanted   chan struct{} // signals the reader that there are leases
-	batch    []int64       // the writer's
 
 	mu      sync.Mutex // guards the rest
 	machine *Machine
@@ -69,11 +68,9 @@ func (e *Engine) Subscribe(ctx context.Context, id int64, s *Subscriber) error {
 	e.startLocked()
 	now := time.Now()
 	e.machine.Subscribe(now, id, s)
-	if ctx.Done() != nil {
-		s.stop = context.AfterFunc(ctx, func() {
-			e.update(func(now time.Time) { e.machine.Unsubscribe(now, s, ctx.Err()) })
-		})
-	}
+	s.stop = context.AfterFunc(ctx, func() {
+		e.update(func(now time.Time) { e.machine.Unsubscribe(now, s, ctx.Err()) })
+	})
 	e.arrangeLocked(now)
 	return nil
 }
@@ -116,7 +113,6 @@ func (e *Engine) startLocked() {
 		return
 	}
 	e.started = true
-	e.batch = make([]int64, 0, maxBatch)
 	e.running.Go(e.read)
 	e.running.Go(e.write)
 }

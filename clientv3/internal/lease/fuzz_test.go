@@ -117,7 +117,7 @@ func (w *fuzzed) join(id int64, s Subscriber) {
 }
 
 func (w *fuzzed) send(n int) {
-	for _, id := range w.m.Take(w.now, make([]int64, 0, n)) {
+	for _, id := range w.takeUpTo(n) {
 		for _, r := range w.stream {
 			require.NotEqual(w.t, r.id, id, "another request of the lease is unanswered")
 		}

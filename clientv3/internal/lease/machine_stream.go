@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -114,18 +115,23 @@ func (m *Machine) Sendable() bool { return m.phase == open && len(m.due) > 0 }
 // Waits reports whether requests are due while there is no stream.
 func (m *Machine) Waits() bool { return m.phase == down && len(m.due) > 0 }
 
-// Take appends to ids the leases to renew now, those that expire first in front, up
-// to the capacity of ids. They count as sent.
-func (m *Machine) Take(now time.Time, ids []int64) []int64 {
+// Take returns the requests to send now, most of them at most, with the leases that expire
+// first in front. They count as sent. Each call allocates them: interceptors may read a
+// message after it was sent.
+func (m *Machine) Take(now time.Time, most int) []pb.LeaseKeepAliveRequest {
 	m.at(now)
-	for m.Sendable() && len(ids) < cap(ids) {
+	if !m.Sendable() {
+		return nil
+	}
+	requests := make([]pb.LeaseKeepAliveRequest, min(len(m.due), most))
+	for i := range requests {
 		l, _ := m.due.next()
 		m.requests++
 		l.request, l.sent = m.requests, m.now
 		m.move(l, Awaiting)
-		ids = append(ids, l.id)
+		requests[i].ID = l.id
 	}
-	return ids
+	return requests
 }
 
 // Removed records that the stream's endpoint is no longer one of the client's.

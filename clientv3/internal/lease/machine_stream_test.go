@@ -90,7 +90,7 @@ func TestRenewalsSpread(t *testing.T) {
 	r := newRig(t)
 	r.m.random = func() float64 { r.drawn += 0.6180339887; r.drawn -= float64(int(r.drawn)); return r.drawn }
 	round := func() {
-		for _, id := range r.m.Take(r.now, make([]int64, 0, n)) {
+		for _, id := range r.takeUpTo(n) {
 			r.answer(id, ttl)
 		}
 	}

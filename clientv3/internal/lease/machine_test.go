@@ -157,9 +157,9 @@ func TestTakeFillsWhatItIsGiven(t *testing.T) {
 		r.keep(id)
 	}
 	r.connect()
-	require.Len(t, r.m.Take(r.now, make([]int64, 0, 3)), 3)
+	require.Len(t, r.takeUpTo(3), 3)
 	require.True(t, r.m.Sendable())
-	require.Len(t, r.m.Take(r.now, make([]int64, 0, 3)), 2)
+	require.Len(t, r.takeUpTo(3), 2)
 	require.False(t, r.m.Sendable())
 }
 

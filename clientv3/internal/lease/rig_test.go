@@ -118,7 +118,16 @@ func (r *rig) connect() {
 }
 
 // take takes all requests to send.
-func (r *rig) take() []int64 { return r.m.Take(r.now, make([]int64, 0, 1024)) }
+func (r *rig) take() []int64 { return r.takeUpTo(1024) }
+
+// takeUpTo takes at most the given number of requests.
+func (r *rig) takeUpTo(most int) (ids []int64) {
+	requests := r.m.Take(r.now, most)
+	for i := range requests {
+		ids = append(ids, requests[i].ID)
+	}
+	return ids
+}
 
 // refuse ends the stream with the refusal of a request.
 func (r *rig) refuse(err error) {

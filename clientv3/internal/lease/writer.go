@@ -55,17 +55,10 @@ func (e *Engine) sendDue() {
 	}
 }
 
-// take returns the next requests, none if the engine has ended. It allocates them
-// for every batch: interceptors may read a message after it was sent.
+// take returns the next requests, none if the engine has ended.
 func (e *Engine) take() (stream pb.Lease_LeaseKeepAliveClient, requests []pb.LeaseKeepAliveRequest) {
-	e.batch = e.batch[:0]
 	e.update(func(now time.Time) {
-		stream = e.link.stream
-		e.batch = e.machine.Take(now, e.batch)
+		stream, requests = e.link.stream, e.machine.Take(now, maxBatch)
 	})
-	requests = make([]pb.LeaseKeepAliveRequest, len(e.batch))
-	for i, id := range e.batch {
-		requests[i].ID = id
-	}
 	return stream, requests
 }
