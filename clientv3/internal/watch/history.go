@@ -61,9 +61,7 @@ func (e *Engine) endHistories() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, sh := range e.shardsLocked() {
-		sh.mu.Lock()
-		sh.endHistoryLocked()
-		sh.mu.Unlock()
+		sh.endHistory()
 	}
 }
 
@@ -83,8 +81,9 @@ func (sh *shard) awaitWatches() {
 	sh.engine.retire(sh)
 }
 
-// endHistoryLocked ends the watches of the shard whose history is over.
-func (sh *shard) endHistoryLocked() {
+func (sh *shard) endHistory() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	h := sh.engine.cfg.History
 	for w := range sh.watchers {
 		if err := h.Over(w.history); err != nil {

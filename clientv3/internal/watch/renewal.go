@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -76,26 +78,22 @@ func (sh *shard) confirmDenial() {
 
 // moveQueued moves the watches for which the stream's token would be refused next.
 func (sh *shard) moveQueued() {
-	for _, w := range sh.watchersWith(func(w *watcher) bool { return w.current.state == queued }) {
-		sh.engine.move(w, sh, newerLocked)
-	}
+	sh.moveThose(func(w *watcher) bool { return w.current.state == queued })
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.session.release() // creates that are added late are refused and then move
 	sh.signalLocked()
 }
 
-// watchersWith returns the watches of the shard that satisfy have.
-func (sh *shard) watchersWith(have func(*watcher) bool) []*watcher {
+// moveThose moves the watches that satisfy which to streams with newer tokens.
+func (sh *shard) moveThose(which func(*watcher) bool) {
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	var some []*watcher
-	for w := range sh.watchers {
-		if have(w) {
-			some = append(some, w)
-		}
+	those := slices.Collect(maps.Keys(sh.watchers))
+	those = slices.DeleteFunc(those, func(w *watcher) bool { return !which(w) })
+	sh.mu.Unlock()
+	for _, w := range those {
+		sh.engine.move(w, sh, newerLocked)
 	}
-	return some
 }
 
 // newerLocked is the target of a refused watch: a stream opened after the refusal.
@@ -163,7 +161,5 @@ func (sh *shard) moveAll() {
 	if !sh.isStale() {
 		return // it was reopened meanwhile
 	}
-	for _, w := range sh.watchersWith(func(*watcher) bool { return true }) {
-		sh.engine.move(w, sh, newerLocked)
-	}
+	sh.moveThose(func(*watcher) bool { return true })
 }

@@ -24,9 +24,16 @@ func connected(t *testing.T) *script {
 }
 
 // follow adds a subscription, from a revision on.
-func (sc *script) follow(rev int64) *follower {
+func (sc *script) follow(rev int64) *follower { return sc.subscribe(Request{Key: []byte("k")}, rev) }
+
+// previous adds a subscription that wants previous key-values.
+func (sc *script) previous() *follower {
+	return sc.subscribe(Request{Key: []byte("k"), PrevKV: true}, 0)
+}
+
+func (sc *script) subscribe(req Request, rev int64) *follower {
 	f := &follower{}
-	f.sub = newSubscription(&Request{Key: []byte("k")}, f, rev)
+	f.sub = newSubscription(&req, f, rev)
 	sc.ss.add(f.sub)
 	return f
 }

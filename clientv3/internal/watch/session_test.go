@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -164,32 +163,4 @@ func TestProgressBetweenFragments(t *testing.T) {
 	assert.EqualValues(t, 6, f.sub.next)
 	sc.receives(happened(1, 6, 7), fragment(1, 21, 22), progressed(1, 22))
 	assert.Equal(t, []string{"created", "events [5]", "events [6 6 7]", "events [21]", "events [22]"}, f.takeReceived())
-}
-
-// Random subscriptions are added and removed without a stream. Later exactly the remaining ones are created.
-func TestQueueWithoutAStream(t *testing.T) {
-	for seed := range uint64(20) {
-		in := &choices{randomBytes(seed, 1000)}
-		ss := newSession()
-		subs := make([]*subscription, 20)
-		for i := range subs {
-			subs[i] = newSubscription(&Request{Key: []byte("k")}, &follower{}, 1)
-		}
-		wanted := make(map[*subscription]bool)
-		for in.more() {
-			s := subs[in.below(len(subs))]
-			if in.below(2) == 0 {
-				ss.add(s)
-				wanted[s] = true
-			} else {
-				ss.remove(s)
-				delete(wanted, s)
-			}
-			require.Len(t, ss.queue, len(wanted), "seed %d", seed)
-		}
-		sc := &script{t, ss}
-		sc.connect()
-		sc.receives(created(1, 1))
-		require.Len(t, ss.take(), len(wanted), "seed %d", seed)
-	}
 }

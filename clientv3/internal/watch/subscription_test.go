@@ -71,9 +71,7 @@ func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			sc := connected(t)
-			f := &follower{}
-			f.sub = newSubscription(&Request{Key: []byte("k"), PrevKV: true}, f, 0)
-			sc.ss.add(f.sub)
+			f := sc.previous()
 			sc.receives(created(1, 10))
 			sc.ss.take()
 			sc.receives(tt.arrives...)
@@ -86,9 +84,7 @@ func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
 // Without a revision to resume at, the watch would go on with later events.
 func TestFirstEventsOfAWatchFromAnUnknownRevision(t *testing.T) {
 	sc := connected(t)
-	f := &follower{}
-	f.sub = newSubscription(&Request{Key: []byte("k"), PrevKV: true}, f, 0)
-	sc.ss.add(f.sub)
+	f := sc.previous()
 	sc.receives(created(1, 0), happened(1, 11))
 	assert.Equal(t, []string{"created", "events [11]"}, f.takeReceived())
 }
@@ -96,9 +92,7 @@ func TestFirstEventsOfAWatchFromAnUnknownRevision(t *testing.T) {
 // A server that forgets them after each reconnect is asked again after each.
 func TestFirstEventsWithoutPreviousKeyValuesAfterReconnects(t *testing.T) {
 	sc := connected(t)
-	f := &follower{}
-	f.sub = newSubscription(&Request{Key: []byte("k"), PrevKV: true}, f, 0)
-	sc.ss.add(f.sub)
+	sc.previous()
 	sc.receives(created(1, 10), happened(1, 11), created(2, 12))
 	full := happened(2, 11)
 	full.Events[0].PrevKv = &mvccpb.KeyValue{ModRevision: 1}
