@@ -32,7 +32,7 @@ type subscription struct {
 	// reports that its caller requested one of them.
 	unconfirmed     uint8
 	progressPending bool
-	first           bool  // no events have arrived since the server created it
+	unproven        bool  // since the server created it, no event had a previous key-value
 	repeated        bool  // it was created again for its first events, see session.repeat
 	priorRequests   int32 // progress requests on the stream before the create
 

@@ -67,6 +67,8 @@ func TestFirstEventsWithoutPreviousKeyValues(t *testing.T) {
 		{"in fragments", []*pb.WatchResponse{fragment(1, 11), bare(1, 12), created(2, 12), full(2, 11, 12)}, []string{"cancel 1", "create 2 from 11"}, []string{"created", "created", "events [11 12]"}},
 		{"again: they are compacted", []*pb.WatchResponse{bare(1, 11), created(2, 12), bare(2, 11)}, []string{"cancel 1", "create 2 from 11"}, []string{"created", "created", "events [11]"}},
 		{"later: they are compacted", []*pb.WatchResponse{full(1, 11), bare(1, 12)}, nil, []string{"created", "events [11]", "events [12]"}},
+		{"after those of a key that is created", []*pb.WatchResponse{creates(1, 11), bare(1, 12), created(2, 12), full(2, 12)}, []string{"cancel 1", "create 2 from 12"}, []string{"created", "events [11]", "created", "events [12]"}},
+		{"again, after those of a key that is created", []*pb.WatchResponse{creates(1, 11), bare(1, 12), created(2, 12), creates(2, 12), bare(2, 13)}, []string{"cancel 1", "create 2 from 12"}, []string{"created", "events [11]", "created", "events [12]", "events [13]"}},
 		{"of keys that are created", []*pb.WatchResponse{creates(1, 11)}, nil, []string{"created", "events [11]"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
