@@ -6,8 +6,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"github.com/quorate/quorate/internal/pause"
 )
 
 // tokenLife is the default of etcd's --auth-token-ttl. A token that was valid longer ago may have expired.
@@ -85,7 +83,7 @@ func (sh *shard) moveQueued() {
 	sh.signalLocked()
 }
 
-// moveThose moves the watches that satisfy which to streams with newer tokens.
+// moveThose moves the watches that satisfy which to streams with newer tokens. Which runs with the lock.
 func (sh *shard) moveThose(which func(*watcher) bool) {
 	sh.mu.Lock()
 	those := slices.Collect(maps.Keys(sh.watchers))
@@ -137,29 +135,14 @@ func (sh *shard) reportResumedLocked() {
 	sh.later = append(sh.later, func() { sh.link.conn.Resumed(watches, gap) })
 }
 
-// supersede moves the watches off the group's streams with refused tokens.
+// supersede moves the watches of streams whose token is refused to streams that accept more, which
+// ends the old ones. It is called as soon as there is one, because the new token may be refused later,
+// and another one may not be had.
 func (e *Engine) supersede(by *shard) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, sh := range e.groups[by.key] {
-		if sh.isStale() {
-			pause.Signal(sh.superseded)
-		}
+	group := slices.Clone(e.groups[by.key])
+	e.mu.Unlock()
+	for _, sh := range group {
+		sh.moveThose(func(*watcher) bool { return sh.wake != nil && !sh.stale.IsZero() }) // the next stream has another token
 	}
-}
-
-func (sh *shard) isStale() bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return !sh.stale.IsZero()
-}
-
-// moveAll moves the remaining watches of a stream whose token is refused to a
-// stream that accepts more, which ends the old stream. It is called as soon as there is
-// one, because the new token may be refused later, and another one may not be had.
-func (sh *shard) moveAll() {
-	if !sh.isStale() {
-		return // it was reopened meanwhile
-	}
-	sh.moveThose(func(*watcher) bool { return true })
 }

@@ -19,8 +19,6 @@ type shard struct {
 	// dedicated keeps the stream for one watch that catches up. It changes only with the locks of
 	// the engine and the shard.
 	dedicated bool
-	// superseded signals the writer that there is a stream with a newer token.
-	superseded chan struct{}
 	// proceed ends the wait for a slow reader, see awaitReader.
 	proceed chan struct{}
 	// base has the values and the metadata of the first caller and never ends; ctx
@@ -50,8 +48,7 @@ type shard struct {
 func newShard(base context.Context, e *Engine, key string, dedicated bool) *shard {
 	sh := &shard{
 		engine: e, key: key, dedicated: dedicated, base: base,
-		superseded: make(chan struct{}, 1), proceed: make(chan struct{}, 1), readerWait: maxReaderWait,
-		session: newSession(), watchers: make(map[*watcher]struct{}),
+		proceed: make(chan struct{}, 1), readerWait: maxReaderWait, session: newSession(), watchers: make(map[*watcher]struct{}),
 	}
 	sh.session.foreign = e.cfg.Foreign
 	sh.ctx, sh.cancel = context.WithCancel(base)

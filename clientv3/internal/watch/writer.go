@@ -50,8 +50,6 @@ func (sh *shard) write(l *link, wake chan struct{}, removed <-chan struct{}, set
 		case <-leave:
 			l.cancel(errMove)
 			return
-		case <-sh.superseded:
-			sh.moveAll()
 		}
 		pulse.Reset(time.Until(asked.Add(sh.progressInterval())))
 	}
