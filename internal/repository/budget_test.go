@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {295, 385},
 	"balancer":    {5460, 6575},
-	"clientv3":    {23400, 29205},
+	"clientv3":    {23215, 29205},
 	"cmd":         {4715, 2610},
 	"compat":      {835, 865},
 	"conformance": {810, 1355},
