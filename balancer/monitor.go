@@ -11,7 +11,7 @@ type Monitor struct {
 	endpoints atomic.Pointer[[]*Endpoint]
 
 	mu       sync.Mutex
-	improved chan struct{} // nil while nobody waits
+	improved chan struct{} // nil while there is no waiter
 }
 
 // Endpoints returns the endpoints in the resolver's order. The caller must not modify the

@@ -83,26 +83,14 @@ func dials(cluster *fakeetcd.Cluster) (n []int) {
 	return n
 }
 
-func openWatch(t *testing.T, c *Channel) context.CancelFunc {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ws, err := pb.NewWatchClient(c.Streams()).Watch(ctx, grpc.WaitForReady(true))
-	require.NoError(t, err)
-	require.NoError(t, ws.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
-		CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")},
-	}}))
-	_, err = ws.Recv()
-	require.NoError(t, err)
-	return cancel
-}
-
 // All members take five times as long as their callers' deadlines: none is ejected, and retries,
 // hedges and probes add no load.
 func TestOverloadIsNotAmplified(t *testing.T) {
 	for _, deadline := range []time.Duration{50 * time.Millisecond, 250 * time.Millisecond} {
 		t.Run(deadline.String(), func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
-				defer openWatch(t, c)()
+				_, err := watch(t.Context(), c.Streams())
+				require.NoError(t, err)
 				before := dials(cluster)
 				slow := cluster.On("*", func(call *fakeetcd.Call) {
 					if call.Method != "Watch" {

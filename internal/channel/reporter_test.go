@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func (s *callRecorder) reset() {
 
 // hedges returns how many attempts were hedges.
 func (s *callRecorder) hedges() (n int) {
-	s.locked(func() { n = countOf(s.lines, "attempt, hedge true, of a call") })
+	s.locked(func() { n = strings.Count(strings.Join(s.lines, "\n"), "attempt, hedge true, of a call") })
 	return n
 }
 
@@ -126,7 +127,7 @@ func TestRetryAndItsPauseAreReported(t *testing.T) {
 		require.Equal(t, 1, s.calls[0].Retries)
 		require.NoError(t, s.calls[0].Err)
 		require.LessOrEqual(t, s.calls[0].Paused, s.calls[0].Took)
-		require.Equal(t, 2, countOf(s.lines, "attempt, hedge false, of a call"))
+		require.Equal(t, 2, strings.Count(strings.Join(s.lines, "\n"), "attempt, hedge false, of a call"))
 		require.Len(t, s.tries, 2)
 		require.Zero(t, s.open)
 	})
@@ -146,16 +147,6 @@ func TestHedgeIsReported(t *testing.T) {
 		require.Contains(t, s.lines, "end of an attempt at "+cluster.Member(0).Endpoint()+": Canceled")
 		require.Zero(t, s.open, "every attempt has ended")
 	})
-}
-
-func countOf(lines []string, line string) int {
-	n := 0
-	for _, l := range lines {
-		if l == line {
-			n++
-		}
-	}
-	return n
 }
 
 // Without an observer of calls there is no report and no cost.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
-	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/retry"
 )
@@ -196,18 +197,15 @@ func TestOnlyAnOutageSlowsEndlessWork(t *testing.T) {
 
 // While nothing is connected, streams are tried every 1 to 4 s. They take nothing from the budget.
 func TestStreamsInAnOutage(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
-		for _, m := range cluster.Members() {
-			m.Stop()
-		}
-		time.Sleep(time.Second)
+	synctest.Test(t, func(t *testing.T) {
+		refuse := grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, errGone })
+		c := newTestChannel(t, Config{Endpoints: []string{"a", "b"}, DialOptions: []grpc.DialOption{refuse}})
 		retrier, attempts := watchRetrier(c), 0
 		for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
 			_, err := pb.NewWatchClient(retrier).Watch(t.Context())
 			require.NoError(t, retrier.Next(t.Context(), err))
 		}
-		assert.GreaterOrEqual(t, attempts, 15)
-		assert.LessOrEqual(t, attempts, 70)
+		assert.InDelta(t, 30, attempts, 15, "one to four seconds, and the first few at once")
 		left, limit := retrier.c.budget.Left()
 		assert.InDelta(t, limit, left, 0)
 	})

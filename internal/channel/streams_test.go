@@ -29,7 +29,8 @@ func watch(ctx context.Context, conn grpc.ClientConnInterface) (pb.Watch_WatchCl
 }
 
 func answer(ws pb.Watch_WatchClient) error {
-	if err := ws.Send(&pb.WatchRequest{}); err != nil {
+	create := &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")}}
+	if err := ws.Send(&pb.WatchRequest{RequestUnion: create}); err != nil {
 		_, err = ws.Recv()
 		return err
 	}

@@ -270,11 +270,9 @@ func TestWakeIsForgottenWhenAStreamWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var longest time.Duration
 		for range 20 {
-			retrier := rangeRetrier(lazy).Endless()
+			retrier := worked(t, true)
 			retrier.Wake()
-			retrier.opened = retrier.next(newAttempt(t))
 			retrier.Progress()
-			retrier.opened.marks.Store(markQuiet)
 			longest = max(longest, pauseOf(t, retrier))
 		}
 		assert.Greater(t, longest, reopenSpread/2)
