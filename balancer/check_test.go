@@ -70,33 +70,24 @@ func TestStreamIsNotAliveForAnotherClient(t *testing.T) {
 	}
 }
 
-// A bulk transfer has nowhere else to go where its endpoint is the only one: it ends when its connection does, and not before, so
-// that it goes on over the next one.
-func TestBulkTransferEndsWithItsConnection(t *testing.T) {
-	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
-		st := c.open(balancer.Bulk, nil)
-		time.Sleep(time.Minute)
-		lose(servers[0])
-		assert.ErrorContains(t, st.endsWithin(t, 3*time.Second), "its connection gives no sign of life")
-		c.open(balancer.Bulk, nil).close()
-	})
-}
-
-// The connection of large calls is lost, and the one for other calls works.
+// The connection of large calls is lost, and the one for other calls works. Where there is no other endpoint, they would come
+// back to the silent connection before it is closed.
 func TestLargeCallLeavesASilentConnection(t *testing.T) {
-	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
-		large := attempt{large: true, shape: "large"}
-		require.NoError(t, (<-c.starting(1, servers[0], large)).err)
-		assert.Len(t, servers[0].connections(), 2)
-		c.load(3, 20*time.Millisecond, time.Hour, false)
-		time.Sleep(time.Second)
-		lose(servers[0])
-		o := <-c.starting(1, servers[0], large)
-		assert.ErrorContains(t, o.cut, "its connection gives no sign of life")
-		assert.LessOrEqual(t, o.took, 2*time.Second)
-		assert.NoError(t, c.call(t.Context(), large).err)
-		assert.False(t, c.events.ever(health.Suspected, health.Lagging, health.Dead), "the endpoint works")
-	})
+	for _, n := range []int{1, 3} {
+		withClient(t, n, func(t *testing.T, c *client, servers []*server) {
+			large := attempt{large: true, shape: "large"}
+			require.NoError(t, (<-c.starting(1, servers[0], large)).err)
+			assert.Len(t, servers[0].connections(), 2)
+			c.load(n-1, 20*time.Millisecond, time.Hour, false)
+			time.Sleep(time.Second)
+			lose(servers[0])
+			o := <-c.starting(1, servers[0], large)
+			assert.ErrorContains(t, o.cut, "its connection gives no sign of life")
+			assert.LessOrEqual(t, o.took, 2*time.Second)
+			assert.NoError(t, c.call(t.Context(), large).err)
+			assert.False(t, n > 1 && c.events.ever(health.Suspected, health.Lagging, health.Dead), "the endpoint works")
+		})
+	}
 }
 
 // A call that takes long, and a stream that pauses, cost a check of a connection that answers.

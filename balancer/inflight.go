@@ -137,10 +137,10 @@ func (e *Endpoint) check() {
 	}
 	f.mu.Unlock()
 
-	switch {
-	case found.suspicion != "":
+	if found.suspicion != "" {
 		e.policy.prober.suspect(e, at, found.suspicion)
-	default:
+	}
+	if found.suspicion == "" || !e.policy.prober.canProbe() {
 		for _, s := range found.silent {
 			e.policy.checks.checkConn(s)
 		}
@@ -159,7 +159,7 @@ type findings struct {
 	next          health.Moment // when to check again, 0 for not at all
 	overdue       []*call       // calls whose Watchers are to be notified
 	suspicion     string        // the suspicion of the endpoint, "" for none
-	silent        []*subConn    // connections that are silent, while the endpoint serves over others
+	silent        []*subConn    // connections that are silent; probes of the endpoint show more if it serves over none
 	quiet         []*stream     // streams that are silent for long enough to be checked
 }
 
@@ -221,10 +221,10 @@ func (s *subConn) isSilent(of *stat, start health.Moment) bool {
 // silence records that nothing that began since start was completed over the connection.
 func (f *findings) silence(s *subConn, start, now health.Moment, what string) {
 	age := time.Duration(now - start)
-	switch {
-	case !s.ep.healthEntry().CompletedSince(start.Time()):
+	if !s.ep.healthEntry().CompletedSince(start.Time()) {
 		f.suspicion = cmp.Or(f.suspicion, fmt.Sprintf("%s for %v", what, age.Round(time.Millisecond)))
-	case !s.heard.After(now.Time().Add(-age/2)) && !slices.Contains(f.silent, s):
+	}
+	if !s.heard.After(now.Time().Add(-age/2)) && !slices.Contains(f.silent, s) {
 		f.silent = append(f.silent, s)
 	}
 }
