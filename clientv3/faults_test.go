@@ -18,8 +18,7 @@ func TestRevokeWhoseAnswerIsLost(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 3)
 	lease, err := c.Grant(t.Context(), 60)
 	require.NoError(t, err)
-	_, err = c.Put(t.Context(), "k", "v", WithLease(lease.ID))
-	require.NoError(t, err)
+	clienttest.Must(c.Put(t.Context(), "k", "v", WithLease(lease.ID)))
 
 	lost := cluster.Once("LeaseRevoke", clienttest.LoseAnswer)
 	resp, err := c.Revoke(t.Context(), lease.ID)
@@ -35,8 +34,7 @@ func TestRevokeWhoseAnswerIsLost(t *testing.T) {
 
 func TestRevokeThatFindsNoMemberForTheHeader(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 3)
-	lease, err := c.Grant(t.Context(), 60)
-	require.NoError(t, err)
+	lease := clienttest.Must(c.Grant(t.Context(), 60))
 	cluster.Once("LeaseRevoke", clienttest.LoseAnswer)
 	cluster.On("LeaseTimeToLive", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
 	resp, err := c.Revoke(t.Context(), lease.ID)
@@ -47,8 +45,7 @@ func TestRevokeThatFindsNoMemberForTheHeader(t *testing.T) {
 func TestGrantWhoseAnswerIsLost(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 3)
 	cluster.Once("LeaseGrant", clienttest.LoseAnswer)
-	resp, err := c.Grant(t.Context(), 60)
-	require.NoError(t, err)
+	resp := clienttest.Must(c.Grant(t.Context(), 60))
 	require.Equal(t, int64(60), resp.TTL)
 	leases, err := c.Leases(t.Context())
 	require.NoError(t, err)

@@ -25,8 +25,7 @@ import (
 
 func TestIntrospectShowsCalls(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
-		_, err := c.Put(t.Context(), "k", "v")
-		require.NoError(t, err)
+		clienttest.Must(c.Put(t.Context(), "k", "v"))
 		answer := make(chan struct{})
 		cluster.On("Range", func(call *fakeetcd.Call) {
 			if !call.Request.(*pb.RangeRequest).CountOnly { // it is no probe

@@ -238,8 +238,7 @@ func TestLeasesAndMembers(t *testing.T) {
 		lease, err := c.Grant(clienttest.Within(t), 60)
 		require.NoError(t, err)
 		ids[lease.ID] = true
-		_, err = c.Put(clienttest.Within(t), fmt.Sprint(lease.ID), "v", WithLease(lease.ID))
-		require.NoError(t, err)
+		clienttest.Must(c.Put(clienttest.Within(t), fmt.Sprint(lease.ID), "v", WithLease(lease.ID)))
 	}
 	cluster.Once("LeaseTimeToLive", func(call *fakeetcd.Call) { // this one ends between the list and the question
 		id := call.Request.(*pb.LeaseTimeToLiveRequest).ID

@@ -202,8 +202,7 @@ func TestObserveOfARestoredCluster(t *testing.T) {
 		f.Once("Range", func(c *fakeetcd.Call) {
 			c.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, Revision: 1}}, nil)
 		})
-		_, err := f.client.Get(t.Context(), "any", clientv3.WithPrefix())
-		require.NoError(t, err)
+		clienttest.Must(f.client.Get(t.Context(), "any", clientv3.WithPrefix()))
 		before := f.Count("Range")
 		requireObserved(t, ch, "one")
 		requireNothing(t, ch)

@@ -3,6 +3,7 @@ package leasing_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +180,20 @@ func TestDeletionIsAwaitedFromTheRevocationOn(t *testing.T) {
 			}
 		}
 		require.Equal(t, []int64{revocation + 1}, starts)
+	})
+}
+
+// The writer's own leasing key is deleted before another one is revoked.
+func TestDeletionOfAnOwnLeasingKeyIsAwaited(t *testing.T) {
+	withKV(t, func(t *testing.T, cluster *fakeetcd.Cluster, owner clientv3.KV) {
+		own(t, cluster, owner, "a")
+		own(t, cluster, newKV(t, clienttest.Connect(t, cluster)), "b")
+		cluster.On("Txn", func(c *fakeetcd.Call) {
+			for strings.Contains(fmt.Sprint(c.Request), "REVOKE") && cluster.Get(prefix+"a") != nil {
+				time.Sleep(time.Millisecond)
+			}
+		})
+		clienttest.Must(owner.Delete(clienttest.Within(t), "", clientv3.WithPrefix()))
 	})
 }
 

@@ -61,15 +61,13 @@ func writeAround(t *testing.T, cluster *fakeetcd.Cluster, model *clientv3.Client
 		}
 		_, err := model.Put(t.Context(), "around", "")
 		require.NoError(t, err)
-		_, err = model.Delete(t.Context(), "around")
-		require.NoError(t, err)
+		clienttest.Must(model.Delete(t.Context(), "around"))
 	}
 }
 
 // requireAroundUnchanged checks that no operation in the namespace has changed a key outside of it.
 func requireAroundUnchanged(t *testing.T, c *clientv3.Client, prefix string) {
-	resp, err := c.Get(t.Context(), "", clientv3.WithPrefix())
-	require.NoError(t, err)
+	resp := clienttest.Must(c.Get(t.Context(), "", clientv3.WithPrefix()))
 	left := 0
 	for _, kv := range resp.Kvs {
 		if len(kv.Key) > len(prefix) && string(kv.Key[:len(prefix)]) == prefix {

@@ -53,8 +53,7 @@ func TestRestoreBeforeAListIsTaken(t *testing.T) {
 		cluster.Once("Range", func(c *fakeetcd.Call) {
 			c.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{ClusterId: fakeetcd.ClusterID, Revision: 1}}, nil)
 		})
-		_, err := client.Get(t.Context(), "any", clientv3.WithPrefix())
-		require.NoError(t, err)
+		clienttest.Must(client.Get(t.Context(), "any", clientv3.WithPrefix()))
 		require.Len(t, clienttest.Next(t, lists), 1)
 		require.Empty(t, clienttest.Next(t, lists), "it is listed again")
 	})
