@@ -80,6 +80,25 @@ func TestObserveKeepsTheNewest(t *testing.T) {
 	require.Equal(t, int64(10), c.header.Revision)
 }
 
+// What is acquired across a gap is not owned, and a session knows nothing of a history before it: the cluster may have changed.
+func TestGapsAndSessionsForget(t *testing.T) {
+	c, s := newCache("m/"), &leaseSession{lease: 1, aliveAt: func(time.Time) bool { return true }}
+	c.start(s)
+	c.resync(nil, 1)
+	a := c.beginAcquire("k")
+	c.suspend()
+	require.False(t, c.insert(a, nil, 5))
+	c.observe(&pb.ResponseHeader{Revision: 5})
+	c.start(s)
+	require.Zero(t, c.seen())
+}
+
+func TestLatestLeasingKeyIsReleased(t *testing.T) {
+	q := releaseQueue{pending: map[string]int64{}, more: make(chan struct{}, 1)}
+	q.add(leasingKey{"m/k", 7}, leasingKey{"m/k", 5})
+	require.Equal(t, []leasingKey{{"m/k", 7}}, q.take())
+}
+
 // A caller may do with a response what it likes.
 func TestResponsesBelongToTheirCallers(t *testing.T) {
 	cluster, _, owner := newTestKV(t)

@@ -61,8 +61,7 @@ func TestSyncBase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pages, errs := mirror.NewSyncer(c, tt.prefix, tt.rev).SyncBase(t.Context())
-			keys, err := collect(pages, errs)
-			require.NoError(t, err)
+			keys := clienttest.Must(collect(pages, errs))
 			require.Len(t, keys, tt.n)
 			require.IsIncreasing(t, append([]string{""}, keys...))
 			if tt.n > 0 {
@@ -102,8 +101,7 @@ func TestSyncBaseIsOneState(t *testing.T) {
 	}
 
 	pages, errs = s.SyncBase(t.Context())
-	keys, err := collect(pages, errs)
-	require.NoError(t, err)
+	keys := clienttest.Must(collect(pages, errs))
 	require.Len(t, keys, 2000, "the revision is that of the Syncer")
 }
 
@@ -116,8 +114,7 @@ func TestSyncBaseBehindALeasingProxy(t *testing.T) {
 			call.Answer(&pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil)
 		}
 	})
-	kvs, err := collect(mirror.NewSyncer(c, "k", 0).SyncBase(t.Context()))
-	require.NoError(t, err)
+	kvs := clienttest.Must(collect(mirror.NewSyncer(c, "k", 0).SyncBase(t.Context())))
 	require.Len(t, kvs, 10)
 }
 
@@ -128,8 +125,7 @@ func TestPagesOfLargeValues(t *testing.T) {
 	for i := range 135 {
 		clienttest.Put(t, cluster, fmt.Sprintf("k%03d", i), strings.Repeat("v", 100_000))
 	}
-	keys, err := collect(mirror.NewSyncer(c, "", 0).SyncBase(t.Context()))
-	require.NoError(t, err)
+	keys := clienttest.Must(collect(mirror.NewSyncer(c, "", 0).SyncBase(t.Context())))
 	require.Len(t, keys, 135)
 }
 

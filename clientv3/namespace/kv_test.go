@@ -36,8 +36,7 @@ func TestOrderAndCompaction(t *testing.T) {
 func TestCompareAllKeys(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	all := clientv3.Compare(clientv3.Version("").WithPrefix(), "<", 9)
-	resp, err := namespace.NewKV(c, "ns/").Txn(t.Context()).If(all).Then(clientv3.OpPut("k", "v")).Commit()
-	require.NoError(t, err)
+	resp := clienttest.Must(namespace.NewKV(c, "ns/").Txn(t.Context()).If(all).Then(clientv3.OpPut("k", "v")).Commit())
 	require.True(t, resp.Succeeded)
 	compare := cluster.Calls("Txn")[0].Request().(*pb.TxnRequest).Compare[0]
 	assert.Equal(t, "ns/\x00", string(compare.Key))
@@ -72,8 +71,7 @@ func TestSharedResponsesStayAsTheyAre(t *testing.T) {
 	shared := response("ns/ns/k")
 	kv := namespace.NewKV(sharing{resp: (*clientv3.TxnResponse)(shared).OpResponse()}, "ns/")
 	for range 2 {
-		got, err := kv.Do(t.Context(), clientv3.OpGet("k"))
-		require.NoError(t, err)
+		got := clienttest.Must(kv.Do(t.Context(), clientv3.OpGet("k")))
 		require.Empty(t, cmp.Diff(response("ns/k"), (*pb.TxnResponse)(got.Txn()), protocmp.Transform()), "the prefix goes once, not twice")
 		require.Empty(t, cmp.Diff(response("ns/ns/k"), shared, protocmp.Transform()), "the shared response")
 	}

@@ -52,8 +52,7 @@ func TestGetStream(t *testing.T) {
 			r := &recorder{}
 			kv := ordering.NewKV(c, r.record)
 			want := clienttest.Get(t, kv, "k", append(tt.opts, clientv3.WithPrefix())...)
-			got, err := stream(t.Context(), kv, tt.opts...)
-			require.NoError(t, err)
+			got := clienttest.Must(stream(t.Context(), kv, tt.opts...))
 			require.Len(t, got.Kvs, tt.keys)
 			require.Equal(t, tt.more, got.More)
 			require.Equal(t, want.Count, got.Count)
@@ -68,8 +67,7 @@ func TestGetStreamReturnsItsRevision(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
 	putKeys(t, cluster, 100)
 	cluster.On("RangeStream", func(*fakeetcd.Call) { putKeys(t, cluster, 101) })
-	got, err := stream(t.Context(), ordering.NewKV(c, new(recorder).record))
-	require.NoError(t, err)
+	got := clienttest.Must(stream(t.Context(), ordering.NewKV(c, new(recorder).record)))
 	require.Len(t, got.Kvs, 100)
 	require.EqualValues(t, 101, got.Header.Revision, "watches from 102 on miss nothing")
 }
@@ -88,8 +86,7 @@ func TestGetStreamOfAStaleMember(t *testing.T) {
 	}
 	cluster.Once("Range", stale)
 	cluster.Once("Range", stale)
-	got, err := stream(t.Context(), kv, clientv3.WithSerializable())
-	require.NoError(t, err)
+	got := clienttest.Must(stream(t.Context(), kv, clientv3.WithSerializable()))
 	require.Equal(t, []violation{{15, 21}, {15, 21}}, r.violations)
 	require.EqualValues(t, 21, got.Header.Revision)
 	for _, call := range cluster.Calls("Range")[1:] {
@@ -186,8 +183,7 @@ func TestGetStreamInPages(t *testing.T) {
 	kv := ordering.NewKV(paged{c}, new(recorder).record)
 	_, err := stream(t.Context(), kv)
 	require.Equal(t, codes.Unimplemented, status.Code(err))
-	got, err := stream(t.Context(), kv, clientv3.WithPageFallback())
-	require.NoError(t, err)
+	got := clienttest.Must(stream(t.Context(), kv, clientv3.WithPageFallback()))
 	require.Len(t, got.Kvs, 250)
 	require.EqualValues(t, 250, got.Count)
 	require.EqualValues(t, 251, got.Header.Revision)

@@ -52,24 +52,21 @@ const older = "an older snapshot"
 // requireUntouched: the older snapshot is there, and nothing else.
 func requireUntouched(t *testing.T, path string) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
+	content := clienttest.Must(os.ReadFile(path))
 	require.Equal(t, older, string(content))
 	requireAlone(t, path)
 }
 
 func requireAlone(t *testing.T, path string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(path))
-	require.NoError(t, err)
+	entries := clienttest.Must(os.ReadDir(filepath.Dir(path)))
 	require.Len(t, entries, 1, "%v", entries)
 }
 
 // requireSnapshot: the file ends with its digest.
 func requireSnapshot(t *testing.T, path string) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
+	content := clienttest.Must(os.ReadFile(path))
 	require.Greater(t, len(content), 200<<10)
 	database := len(content) - sha256.Size
 	digest := sha256.Sum256(content[:database])

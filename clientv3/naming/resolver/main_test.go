@@ -24,8 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // register registers an address under each name; an empty address removes the name.
 func register(t *testing.T, client *clientv3.Client, service string, addrs map[string]string) {
 	t.Helper()
-	m, err := endpoints.NewManager(client, service)
-	require.NoError(t, err)
+	m := clienttest.Must(endpoints.NewManager(client, service))
 	var updates []*endpoints.UpdateWithOpts
 	for name, addr := range addrs {
 		key := service + "/" + name
@@ -80,19 +79,16 @@ var noOutageConfig = resolver.Config{ReportAfter: time.Hour, MassRemovalDelay: -
 
 func newBuilder(t *testing.T, client *clientv3.Client, cfg resolver.Config) gresolver.Builder {
 	t.Helper()
-	b, err := resolver.New(client, cfg)
-	require.NoError(t, err)
+	b := clienttest.Must(resolver.New(client, cfg))
 	return b
 }
 
 // open builds a resolver of a target, with a channel of its own.
 func open(t *testing.T, b gresolver.Builder, target string) (*channel, gresolver.Resolver) {
 	t.Helper()
-	u, err := url.Parse(target)
-	require.NoError(t, err)
+	u := clienttest.Must(url.Parse(target))
 	c := newChannel()
-	r, err := b.Build(gresolver.Target{URL: *u}, c, gresolver.BuildOptions{})
-	require.NoError(t, err)
+	r := clienttest.Must(b.Build(gresolver.Target{URL: *u}, c, gresolver.BuildOptions{}))
 	return c, r
 }
 
