@@ -382,8 +382,13 @@ func (l *load) end() []outcome {
 }
 
 // count returns how many outcomes are so.
-func count(outcomes []outcome, is func(outcome) bool) int {
-	return len(slices.DeleteFunc(slices.Clone(outcomes), func(o outcome) bool { return !is(o) }))
+func count(outcomes []outcome, is func(outcome) bool) (n int) {
+	for _, o := range outcomes {
+		if is(o) {
+			n++
+		}
+	}
+	return n
 }
 
 func failed(outcomes []outcome) int {

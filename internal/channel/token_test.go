@@ -272,7 +272,7 @@ func TestUsersCredentialsTravelBesideTheToken(t *testing.T) {
 
 func TestInvalidateToken(t *testing.T) {
 	own := newToken("own", Login{})
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		login   Login
 		used    *token
@@ -295,8 +295,7 @@ func TestInvalidateToken(t *testing.T) {
 		{"a denial of the only token there is", Login{Token: "own"}, own, rpctypes.ErrPermissionDenied, false, true},
 		{"a denial without a user", Login{}, noToken, rpctypes.ErrPermissionDenied, false, true},
 		{"another refusal", alice, own, rpctypes.ErrCompacted, false, true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newTestTokens(&authServer{}, tt.login)
 			s.current.Store(own)
