@@ -481,8 +481,7 @@ func TestReport(t *testing.T) {
 			return p.Client.Introspect(introspect.Options{}).Elections
 		}
 		require.Empty(t, elections(first))
-		leading := first.run(t, Config{})
-		l := leading.leads(t)
+		l := first.run(t, Config{}).leads(t)
 		waiting := second.run(t, Config{})
 		time.Sleep(7 * time.Second)
 		require.Equal(t, []introspect.Election{{Name: "office", Leading: true, Key: l.term.Key(), Revision: l.term.Revision(), LeadingSeconds: 7}}, elections(first))
@@ -491,6 +490,10 @@ func TestReport(t *testing.T) {
 		require.Empty(t, elections(first))
 		next := waiting.leads(t)
 		require.True(t, elections(second)[0].Leading)
+		require.NoError(t, r.ExpireLease(leaseOf(r, next)))
+		next.lost(t)
+		require.False(t, elections(second)[0].Leading, "although its function has not returned")
+		waiting.cancel()
 		next.finish(t)
 	})
 }

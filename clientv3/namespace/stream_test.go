@@ -57,8 +57,7 @@ func lastChunk(key string) clientv3.RangeStreamResponse {
 // failedChunk is the end of a stream with an error, which only clientv3 can make.
 func failedChunk(t *testing.T, c *clientv3.Client) clientv3.RangeStreamResponse {
 	ctx, cancel := context.WithCancel(t.Context())
-	stream, err := c.GetStream(ctx, "k")
-	require.NoError(t, err)
+	stream := clienttest.Must(c.GetStream(ctx, "k"))
 	cancel()
 	last := <-stream
 	require.Equal(t, context.Canceled, last.Err())
@@ -88,8 +87,7 @@ func TestGetStreamThatEndsUnread(t *testing.T) {
 				}
 				close(in)
 				ctx, cancel := context.WithCancel(t.Context())
-				stream, err := namespace.NewKV(streaming{in: in}, "ns/").GetStream(ctx, "k")
-				require.NoError(t, err)
+				stream := clienttest.Must(namespace.NewKV(streaming{in: in}, "ns/").GetStream(ctx, "k"))
 				synctest.Wait()
 				cancel()
 				synctest.Wait() // the goroutine has ended, or the test's end says so
