@@ -24,7 +24,7 @@ func newReporter(o observe.Observer) *reporter {
 // run executes a call and reports its end.
 func (r *reporter) run(c *call) error {
 	if r.trace != nil { // attempts get the context of the Tracer
-		c.first.caller, c.trace = r.trace.StartCall(c.first.caller, c.method)
+		c.first.caller, c.trace = r.trace.StartCall(c.first.caller, c.method) //nolint:fatcontext // of this call alone
 	}
 	begun := time.Now()
 	err := c.run()
