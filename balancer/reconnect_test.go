@@ -43,38 +43,34 @@ func TestLostConnectionsComeBackSpreadWhileOthersServe(t *testing.T) {
 	})
 }
 
-// A network that resets each connection soon costs few attempts to connect while other endpoints serve.
+// A network that resets each connection soon, or loses large packets and so makes each silent, costs few attempts to connect while
+// other endpoints serve.
 func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
-	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
-		s := servers[0]
-		before := s.dials.Load()
-		for range 600 {
-			time.Sleep(100 * time.Millisecond)
-			s.disconnect()
-		}
-		assert.LessOrEqual(t, s.dials.Load()-before, int64(16), "in a minute")
-		within(t, 15*time.Second, "connected", c.endpoint(s).Ready)
-
-		time.Sleep(time.Second)
-		s.disconnect()
-		within(t, 250*time.Millisecond, "connected again", c.endpoint(s).Ready)
-	})
-}
-
-// A network that loses large packets makes each connection silent: it is made less often, too.
-func TestConnectionsThatAreFoundDeadAreMadeLessOften(t *testing.T) {
-	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
-		s := servers[0]
-		before := s.dials.Load()
-		for range 60 {
-			time.Sleep(time.Second)
-			if ep := c.endpoint(s); ep.Ready() {
+	for name, lose := range map[string]func(*balancer.Endpoint, *server){
+		"reset": func(_ *balancer.Endpoint, s *server) { s.disconnect() },
+		"silent": func(ep *balancer.Endpoint, _ *server) {
+			if ep.Ready() {
 				ep.CloseSilent()
 			}
-		}
-		assert.LessOrEqual(t, s.dials.Load()-before, int64(16), "in a minute")
-		within(t, 15*time.Second, "connected", c.endpoint(s).Ready)
-	})
+		},
+	} {
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			c, s := warm(t, roundRobin, servers), servers[0]
+			before := s.dials.Load()
+			for range 600 {
+				time.Sleep(100 * time.Millisecond)
+				lose(c.endpoint(s), s)
+			}
+			synctest.Wait()
+			assert.LessOrEqual(t, s.dials.Load()-before, int64(16), "in a minute")
+			within(t, 15*time.Second, "connected", c.endpoint(s).Ready)
+
+			time.Sleep(time.Second)
+			s.disconnect()
+			synctest.Wait()
+			within(t, 250*time.Millisecond, "connected again", c.endpoint(s).Ready)
+		})
+	}
 }
 
 func TestConnectionComesBackAtOnceIfThereIsNoOther(t *testing.T) {
