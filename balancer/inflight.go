@@ -159,7 +159,7 @@ type findings struct {
 	next          health.Moment // when to check again, 0 for not at all
 	overdue       []*call       // calls whose Watchers are to be notified
 	suspicion     string        // the suspicion of the endpoint, "" for none
-	silent        []*subConn    // connections that are silent; probes of the endpoint show more if it serves over none
+	silent        []*subConn    // silent connections, which are checked unless the endpoint itself is probed
 	quiet         []*stream     // streams that are silent for long enough to be checked
 }
 

@@ -90,7 +90,7 @@ func (d dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 
 func (d dialer) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
-	if _, noIP := netip.ParseAddr(host); err != nil || host == "" || noIP == nil {
+	if ip, _ := netip.ParseAddr(host); err != nil || host == "" || ip.IsValid() {
 		return d.connect(ctx, "tcp", addr) // the net package reports an invalid address
 	}
 	ips, err := d.lookup(ctx, host)

@@ -185,11 +185,11 @@ func (r *Retrier) Removed() <-chan struct{} {
 func (r *Retrier) Endpoint() string { return r.c.name(r.opened.endpoint()) }
 
 // InvalidateToken is called when the server refused a request in a message on the latest
-// stream. If the stream's token is or may be the reason, it discards the token and
-// reports whether the next stream may be accepted, and whether it would carry another one: while the
-// token is new, it may be the same, to another member. The token may be the reason for a denied permission, because etcd before 3.5.6
-// reports a bad token so in a message. After a denial the next stream's token is no older than
-// tokenSettles.
+// stream. If the stream's token is or may be the reason, it discards the token and reports
+// whether the next stream may be accepted, and whether it carries another token. A new token
+// is not discarded: the next stream carries it to another member. The token may be the reason
+// for a denied permission, because etcd before 3.5.6 reports a bad token so in a message.
+// After a denial the next stream's token is no older than tokenSettles.
 func (r *Retrier) InvalidateToken(refusal error) (again, another bool) {
 	class := retry.Classify(refusal, retry.Evidence{Sent: true, Method: r.method})
 	if class != retry.Token && !isDenial(refusal) {

@@ -115,15 +115,15 @@ func (m *Machine) Sendable() bool { return m.phase == open && len(m.due) > 0 }
 // Waits reports whether requests are due while there is no stream.
 func (m *Machine) Waits() bool { return m.phase == down && len(m.due) > 0 }
 
-// Take returns the requests to send now, most of them at most, with the leases that expire
-// first in front. They count as sent. Each call allocates them: interceptors may read a
-// message after it was sent.
-func (m *Machine) Take(now time.Time, most int) []pb.LeaseKeepAliveRequest {
+// Take returns the requests to send now, up to the limit, with the leases that expire first
+// in front. They count as sent. Each call allocates them: interceptors may read a message
+// after it was sent.
+func (m *Machine) Take(now time.Time, limit int) []pb.LeaseKeepAliveRequest {
 	m.at(now)
 	if !m.Sendable() {
 		return nil
 	}
-	requests := make([]pb.LeaseKeepAliveRequest, min(len(m.due), most))
+	requests := make([]pb.LeaseKeepAliveRequest, min(len(m.due), limit))
 	for i := range requests {
 		l, _ := m.due.next()
 		m.requests++

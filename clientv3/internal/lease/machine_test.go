@@ -151,7 +151,7 @@ func TestAnswerAfterTheExpiry(t *testing.T) {
 	require.Equal(t, 1, p.closed)
 }
 
-func TestTakeFillsWhatItIsGiven(t *testing.T) {
+func TestTakeReturnsUpToItsLimit(t *testing.T) {
 	r := newRig(t)
 	for id := range int64(5) {
 		r.keep(id)

@@ -121,8 +121,8 @@ func (r *rig) connect() {
 func (r *rig) take() []int64 { return r.takeUpTo(1024) }
 
 // takeUpTo takes at most the given number of requests.
-func (r *rig) takeUpTo(most int) (ids []int64) {
-	requests := r.m.Take(r.now, most)
+func (r *rig) takeUpTo(limit int) (ids []int64) {
+	requests := r.m.Take(r.now, limit)
 	for i := range requests {
 		ids = append(ids, requests[i].ID)
 	}

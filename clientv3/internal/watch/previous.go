@@ -17,8 +17,8 @@ func (ss *session) repeat(s *subscription, resp *pb.WatchResponse) bool {
 	}
 	switch has, lacks := previous(resp.Events); {
 	case has:
-		s.unproven, s.repeated = false, false
-	case lacks && s.unproven && !s.repeated:
+		s.noPrevKV, s.repeated = false, false
+	case lacks && s.noPrevKV && !s.repeated:
 		s.repeated = true
 		ss.remove(s)
 		ss.add(s)

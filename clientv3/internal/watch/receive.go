@@ -90,7 +90,7 @@ func (ss *session) endCreate(s *subscription, resp *pb.WatchResponse, refused bo
 		return
 	}
 	s.become(live)
-	s.id, s.unproven = resp.WatchId, true
+	s.id, s.noPrevKV = resp.WatchId, true
 	s.created = resp.GetHeader().GetRevision()
 	ss.named = isNamed(resp.GetHeader())
 	if s.next == 0 && s.created > 0 {

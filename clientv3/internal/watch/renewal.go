@@ -76,20 +76,20 @@ func (sh *shard) confirmDenial() {
 
 // moveQueued moves the watches for which the stream's token would be refused next.
 func (sh *shard) moveQueued() {
-	sh.moveThose(func(w *watcher) bool { return w.current.state == queued })
+	sh.moveMatching(func(w *watcher) bool { return w.current.state == queued })
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.session.release() // creates that are added late are refused and then move
 	sh.signalLocked()
 }
 
-// moveThose moves the watches that satisfy which to streams with newer tokens. Which runs with the lock.
-func (sh *shard) moveThose(which func(*watcher) bool) {
+// moveMatching moves the watches that match to streams with newer tokens. It calls match with the lock.
+func (sh *shard) moveMatching(match func(*watcher) bool) {
 	sh.mu.Lock()
-	those := slices.Collect(maps.Keys(sh.watchers))
-	those = slices.DeleteFunc(those, func(w *watcher) bool { return !which(w) })
+	matching := slices.Collect(maps.Keys(sh.watchers))
+	matching = slices.DeleteFunc(matching, func(w *watcher) bool { return !match(w) })
 	sh.mu.Unlock()
-	for _, w := range those {
+	for _, w := range matching {
 		sh.engine.move(w, sh, newerLocked)
 	}
 }
@@ -143,6 +143,6 @@ func (e *Engine) supersede(by *shard) {
 	group := slices.Clone(e.groups[by.key])
 	e.mu.Unlock()
 	for _, sh := range group {
-		sh.moveThose(func(*watcher) bool { return sh.wake != nil && !sh.stale.IsZero() }) // the next stream has another token
+		sh.moveMatching(func(*watcher) bool { return sh.wake != nil && !sh.stale.IsZero() }) // the next stream has another token
 	}
 }

@@ -35,8 +35,8 @@ type Connector interface {
 	// Removed is closed when the client's endpoints no longer include the stream's.
 	Removed() <-chan struct{}
 	// InvalidateToken records that the server refused a request, perhaps because of the
-	// stream's token, and reports whether another stream may be accepted, and whether that would carry another
-	// token: while the token is new, it may be the same, to another member.
+	// stream's token. It reports whether the next stream may be accepted, and whether that
+	// carries another token, or the same one to another member.
 	InvalidateToken(refusal error) (again, another bool)
 	// Resumed records that watches have resumed on the latest stream: their number, and
 	// the time from the end of the previous stream until the server created the first of

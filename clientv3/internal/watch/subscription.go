@@ -32,8 +32,8 @@ type subscription struct {
 	// reports that its caller requested one of them.
 	unconfirmed     uint8
 	progressPending bool
-	unproven        bool  // since the server created it, no event had a previous key-value
-	repeated        bool  // it was created again for its first events, see session.repeat
+	noPrevKV        bool  // since the server created it, no event had a previous key-value
+	repeated        bool  // it was created again for previous key-values, see session.repeat
 	priorRequests   int32 // progress requests on the stream before the create
 
 	id      int64 // on the stream: chosen by the session or the server
