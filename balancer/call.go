@@ -158,7 +158,9 @@ func (c *call) answered(now time.Time, took time.Duration, err error) (classifie
 	ep, a, start := c.conn.ep, c.attempt, c.start.Time()
 	p := ep.policy
 	c.conn.heardAt(now)
-	if err != nil {
+	if err == nil {
+		c.conn.useful.Store(true)
+	} else {
 		if classify := p.options().Classify; classify != nil {
 			switch kind, ok := classify(err); {
 			case !ok || !c.isCurrent(kind, now):

@@ -33,11 +33,11 @@ const (
 	maxPause       = time.Minute
 	maxOutagePause = 15 * time.Second
 
-	// maxBrief is how many connections in a row may be lost within firstPause, or found dead within silentSoon,
-	// before the next attempts wait as after failed ones, while another endpoint is connected: something resets
-	// them, or loses large packets.
-	maxBrief   = 3
-	silentSoon = 2 * time.Second
+	// maxBrief is how many connections in a row may end within briefLife, found dead or with no work done, before
+	// the next attempts wait as after failed ones: something resets them, or loses large packets. A proxy that ends
+	// a connection after so many requests does not slow the next one.
+	maxBrief  = 3
+	briefLife = 2 * time.Second
 
 	// subConnBackoff is the backoff of gRPC with [ConnectParams].
 	subConnBackoff = 100 * time.Millisecond
@@ -85,10 +85,10 @@ type reconnector struct {
 // time, in turn, and the first that connects ends the pauses of all. Together they are tried no more
 // often than with a backoff each. The policy's lock guards it.
 type turns struct {
-	outage bool // nothing is connected
-	since  time.Time
-	taken  int // in this outage
-	next   time.Time
+	outage       bool // nothing is connected
+	since, ended time.Time
+	taken        int // in this outage
+	next         time.Time
 }
 
 // take returns when the next of n endpoints is tried.
@@ -111,25 +111,28 @@ func pauseAfter(earlier, n int, limit time.Duration) time.Duration {
 }
 
 // noteOutageLocked records whether there is a connection for calls. When the last one is lost, it is
-// tried again at once, and the other endpoints take their turns.
+// tried again at once, and the other endpoints take their turns. Where connections do not last, the outage goes on.
 func (rc *reconnector) noteOutageLocked() {
-	now := time.Now()
+	now, t := time.Now(), &rc.turns
 	if rc.anyReadyLocked() || len(rc.p.endpoints) == 0 {
-		if rc.turns.outage {
-			rc.endOutageLocked(now.Sub(rc.turns.since), now)
+		if t.outage {
+			rc.endOutageLocked(now.Sub(t.since), now)
+			t.outage, t.ended = false, now
 		}
-		rc.turns = turns{}
 		return
 	}
-	if rc.turns.outage {
+	if t.outage {
 		return
 	}
 	n := rc.triedLocked()
-	rc.turns = turns{outage: true, since: now}
-	rc.turns.take(n, now)
+	if now.Sub(t.ended) >= briefLife || !slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool { return ep.conn(Calls).brief > maxBrief }) {
+		t.taken = 0
+	}
+	t.outage, t.since, t.next = true, now, now
+	t.take(n, now)
 	for _, i := range rand.Perm(len(rc.p.endpoints)) {
 		if s := rc.p.endpoints[i].conn(Calls); s.waitsLocked(now) {
-			rc.tryAtLocked(s, rc.turns.take(n, now))
+			rc.tryAtLocked(s, t.take(n, now))
 		}
 	}
 }
@@ -240,12 +243,10 @@ func (rc *reconnector) reconnectLocked(s *subConn) {
 	case s.failures > 0:
 		rc.tryAtLocked(s, s.due)
 	case s.class != Calls:
+	case s.brief > maxBrief:
+		rc.tryAtLocked(s, time.Now().Add(pauseAfter(s.brief-maxBrief-1, 1, maxOutagePause)))
 	case rc.anyReadyLocked():
-		pause := rand.N(reconnectSpread)
-		if s.brief > maxBrief {
-			pause = pauseAfter(s.brief-maxBrief-1, 1, maxOutagePause)
-		}
-		rc.tryAtLocked(s, time.Now().Add(pause))
+		rc.tryAtLocked(s, time.Now().Add(rand.N(reconnectSpread)))
 	default:
 		rc.p.connectLocked(s)
 	}

@@ -43,34 +43,50 @@ func TestLostConnectionsComeBackSpreadWhileOthersServe(t *testing.T) {
 	})
 }
 
-// A network that resets each connection soon, or loses large packets and so makes each silent, costs few attempts to connect while
-// other endpoints serve.
+// A network that resets each connection soon, or loses large packets and so makes each silent, costs few attempts to connect,
+// also while it does so to all endpoints.
 func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
-	for name, lose := range map[string]func(*balancer.Endpoint, *server){
-		"reset": func(_ *balancer.Endpoint, s *server) { s.disconnect() },
-		"silent": func(ep *balancer.Endpoint, _ *server) {
-			if ep.Ready() {
+	reset := func(_ *client, servers ...*server) { each(servers, (*server).disconnect) }
+	for name, test := range map[string]struct {
+		servers, affected int
+		lose              func(*client, ...*server)
+	}{
+		"one is reset": {3, 1, reset}, "all are": {3, 3, reset}, "the only one is": {1, 1, reset},
+		"one is silent": {3, 1, func(c *client, servers ...*server) {
+			if ep := c.endpoint(servers[0]); ep.Ready() {
 				ep.CloseSilent()
 			}
-		},
+		}},
 	} {
-		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+		subtest(t, name, test.servers, func(t *testing.T, servers []*server) {
 			c, s := warm(t, roundRobin, servers), servers[0]
-			before := s.dials.Load()
+			before := dials(servers)
 			for range 600 {
 				time.Sleep(100 * time.Millisecond)
-				lose(c.endpoint(s), s)
+				test.lose(c, servers[:test.affected]...)
 			}
 			synctest.Wait()
-			assert.LessOrEqual(t, s.dials.Load()-before, int64(16), "in a minute")
-			within(t, 15*time.Second, "connected", c.endpoint(s).Ready)
+			assert.LessOrEqual(t, dials(servers)-before, int64(30), "in a minute")
+			within(t, 16*time.Second, "connected", c.endpoint(s).Ready)
 
-			time.Sleep(time.Second)
+			time.Sleep(2 * time.Second)
 			s.disconnect()
 			synctest.Wait()
 			within(t, 250*time.Millisecond, "connected again", c.endpoint(s).Ready)
 		})
 	}
+}
+
+// Proxies end each connection after so many requests (nginx: 1,000) or for a while; they do not reset it.
+func TestConnectionsThatServeAreMadeAgain(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		for i := range 60 {
+			c.reads(6)
+			servers[i%3].disconnect()
+			time.Sleep(200 * time.Millisecond)
+			assert.Equal(t, 3, connections(servers))
+		}
+	})
 }
 
 func TestConnectionComesBackAtOnceIfThereIsNoOther(t *testing.T) {

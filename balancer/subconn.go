@@ -35,9 +35,9 @@ type subConn struct {
 	slow bool
 	err  error // the error of the latest failed attempt
 
-	// ready and failing may be read without the lock: whether there is a connection, and
-	// whether the latest attempt to connect failed.
-	ready, failing atomic.Bool
+	// Without the lock may be read whether there is a connection, whether the latest attempt to connect failed, and
+	// whether a call has succeeded over the latest connection, or a stream had a message.
+	ready, failing, useful atomic.Bool
 	// withheld is set from each new connection for calls on, until gRPC's health check says that its server
 	// serves, and while it says that it does not, for the reason unhealthy.
 	withheld  atomic.Bool
@@ -249,11 +249,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnectedLocked()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
-			lasts := firstPause
-			if s.foundDead {
-				lasts = silentSoon
-			}
-			if s.brief++; time.Since(s.attempted) >= lasts {
+			if s.brief++; time.Since(s.attempted) >= briefLife || s.useful.Load() && !s.foundDead {
 				s.brief = 0
 			}
 		}
@@ -279,6 +275,7 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 		s.ep.healthEntry().AddConnections(1)
 	}
 	s.withheld.Store(s.class == Calls)
+	s.useful.Store(false)
 	s.unhealthy, s.foundDead = nil, false
 	s.ready.Store(true)
 	s.made.Add(1)
