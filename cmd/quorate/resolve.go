@@ -174,14 +174,7 @@ func (f *resolveFlags) show(
 	defer stop()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	out = endingWriter{out, end}
-	s := &display{view: resolve.NewText(out)}
-	if f.json {
-		s.view = resolve.NewJSON(out)
-	}
-	if f.once {
-		s.first = end
-	}
+	s := &display{once: f.once, end: end, printer: resolve.Printer{Out: out, JSON: f.json}}
 	if prober != nil {
 		s.states = map[string]health.State{}
 		s.probes = resolve.NewProbes(prober, creds, f.probeEvery, s.changed)
@@ -190,60 +183,54 @@ func (f *resolveFlags) show(
 	return resolve.Follow(ctx, b, target, s.updated)
 }
 
-// endingWriter ends the command when a write fails: the output has no reader.
-type endingWriter struct {
-	io.Writer
-	end func(error)
-}
-
-func (w endingWriter) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	if err != nil {
-		w.end(fmt.Errorf("the output has no reader: %w", err))
-	}
-	return n, err
-}
-
-// display passes updates to a view, in order.
+// display prints events, in order.
 type display struct {
 	probes *resolve.Probes // nil without probes
-	first  func(error)     // ends the command with the first answer; nil to continue
+	once   bool            // the first answer ends the command
+	end    func(error)     // ends the command
 
-	mu     sync.Mutex
-	view   resolve.View
-	wanted map[string]bool         // endpoints that there are; nil before the first list
-	states map[string]health.State // of those that were asked, also of endpoints that went
+	mu      sync.Mutex
+	printer resolve.Printer
+	wanted  map[string]bool         // endpoints that there are; nil before the first list
+	states  map[string]health.State // of those that were asked, also of endpoints that went
 }
 
-func (s *display) updated(u resolve.Update) {
+// printLocked prints an event. A failure ends the command: the output has no reader.
+func (s *display) printLocked(e resolve.Event) {
+	if err := s.printer.Print(e); err != nil {
+		s.end(fmt.Errorf("the output has no reader: %w", err))
+	}
+}
+
+func (s *display) updated(e resolve.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.first == nil || u.Err == nil { // else the command's own error says it
-		s.view.Update(u)
+	if !s.once || e.Error == "" { // else the command's own error says it
+		s.printLocked(e)
 	}
-	if s.first != nil {
+	if s.once {
 		empty := s.wanted != nil && len(s.wanted) == 0
-		s.wanted = u.Names()
+		s.wanted = e.Names()
 		switch {
-		case u.Err != nil && empty:
-			s.first(cli.NegativeError("the target resolves to no endpoint: " + u.Err.Error()))
-		case u.Err != nil:
-			s.first(u.Err)
-		case len(u.Endpoints) > 0: // after an empty list the source says why it is empty
+		case e.Error != "" && empty:
+			s.end(cli.NegativeError("the target resolves to no endpoint: " + e.Error))
+		case e.Error != "":
+			s.end(errors.New(e.Error))
+		case len(e.Endpoints) > 0: // after an empty list the source says why it is empty
 			s.finishLocked()
 		}
 	}
-	if s.probes != nil && u.Err == nil {
-		s.probes.Ask(u.Endpoints)
+	if s.probes != nil && e.Error == "" {
+		s.probes.Ask(e.Published)
 	}
 }
 
 func (s *display) changed(c health.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.view.Change(time.Now(), c)
+	s.printLocked(resolve.Changed(c))
 	s.states[c.Endpoint] = c.To
-	if s.first != nil {
+	if s.once {
 		s.finishLocked()
 	}
 }
@@ -251,7 +238,7 @@ func (s *display) changed(c health.Change) {
 // finishLocked ends the command if the first answer is whole: a suspected endpoint is asked again.
 func (s *display) finishLocked() {
 	if s.probes == nil {
-		s.first(errShown)
+		s.end(errShown)
 		return
 	}
 	var bad []string
@@ -265,8 +252,8 @@ func (s *display) finishLocked() {
 		}
 	}
 	if len(bad) > 0 {
-		s.first(cli.NegativeError(fmt.Sprintf("%d of %d endpoints do not serve: %s", len(bad), len(s.wanted), strings.Join(bad, ", "))))
+		s.end(cli.NegativeError(fmt.Sprintf("%d of %d endpoints do not serve: %s", len(bad), len(s.wanted), strings.Join(bad, ", "))))
 		return
 	}
-	s.first(errShown)
+	s.end(errShown)
 }

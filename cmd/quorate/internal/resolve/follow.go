@@ -14,31 +14,53 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
 
+	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/resolver/etcd"
+	"github.com/quorate/quorate/resolver/static"
 )
 
-// Update is an update of a resolver.
-type Update struct {
-	At time.Time
-	// Endpoints are all that there are, in order of their first addresses.
-	Endpoints []resolver.Endpoint
-	// Err is what the resolver reports in place of endpoints; those that it published last
-	// are still used then.
-	Err error
+// Event is what is learnt about a target at a time. It has only the fields of its type.
+type Event struct {
+	Type string    `json:"type"` // "endpoints", "error" or "health"
+	Time time.Time `json:"time"`
+	// Endpoints are all that there are, in order of their first addresses; [] for none. Published are the same as
+	// the resolver published them.
+	Endpoints []Endpoint          `json:"endpoints,omitzero"`
+	Published []resolver.Endpoint `json:"-"`
+	// Error is what the resolver reports in place of endpoints; those that it published last are still used then.
+	Error string `json:"error,omitempty"`
+	// Endpoint is the name of the one whose State has changed, by the Evidence.
+	Endpoint string        `json:"endpoint,omitempty"`
+	State    *health.State `json:"state,omitempty"`
+	Evidence string        `json:"evidence,omitempty"`
+}
+
+// Endpoint is an endpoint of a target.
+type Endpoint struct {
+	Addresses []string `json:"addresses"`
+	Weight    uint32   `json:"weight"`
+	Metadata  any      `json:"metadata,omitempty"` // as the source gave it
 }
 
 // Names returns the names that the endpoints have in changes of their states.
-func (u Update) Names() map[string]bool {
-	names := make(map[string]bool, len(u.Endpoints))
-	for _, ep := range u.Endpoints {
+func (e Event) Names() map[string]bool {
+	names := make(map[string]bool, len(e.Published))
+	for _, ep := range e.Published {
 		names[name(ep)] = true
 	}
 	return names
 }
 
-// Follow resolves a target until ctx ends, and calls notify with each update, perhaps concurrently. It returns the
+// Changed returns the event of a change of an endpoint's state.
+func Changed(c health.Change) Event {
+	return Event{Type: "health", Time: time.Now(), Endpoint: c.Endpoint, State: &c.To, Evidence: c.Evidence.String()}
+}
+
+// Follow resolves a target until ctx ends, and calls notify with its endpoints and errors, perhaps concurrently. It returns the
 // resolver's error if it refuses the target, and ctx's cause otherwise.
-func Follow(ctx context.Context, b resolver.Builder, target string, notify func(Update)) error {
+func Follow(ctx context.Context, b resolver.Builder, target string, notify func(Event)) error {
 	u, err := url.Parse(target)
 	if err != nil {
 		return fmt.Errorf("target %q is no URL", endpoint.Redact(target))
@@ -53,14 +75,9 @@ func Follow(ctx context.Context, b resolver.Builder, target string, notify func(
 }
 
 // listener is a channel that only listens to its resolver.
-type listener struct{ notify func(Update) }
+type listener struct{ notify func(Event) }
 
 var _ resolver.ClientConn = listener{}
-
-func (l listener) update(u Update) {
-	u.At = time.Now()
-	l.notify(u)
-}
 
 // UpdateState passes on the endpoints.
 func (l listener) UpdateState(s resolver.State) error {
@@ -72,8 +89,20 @@ func (l listener) UpdateState(s resolver.State) error {
 	}
 	eps = slices.DeleteFunc(eps, func(ep resolver.Endpoint) bool { return len(ep.Addresses) == 0 })
 	slices.SortStableFunc(eps, func(a, b resolver.Endpoint) int { return strings.Compare(name(a), name(b)) })
-	l.update(Update{Endpoints: eps})
+	all := make([]Endpoint, len(eps))
+	for i, ep := range eps {
+		all[i] = Endpoint{Addresses: addresses(ep), Weight: balancer.WeightOf(ep), Metadata: metadata(ep)}
+	}
+	l.notify(Event{Type: "endpoints", Time: time.Now(), Endpoints: all, Published: eps})
 	return nil
+}
+
+// metadata returns the metadata that the source gave an endpoint, or nil.
+func metadata(ep resolver.Endpoint) any {
+	if md := static.Metadata(ep); md != nil {
+		return md
+	}
+	return etcd.Metadata(ep)
 }
 
 // ReportError passes on the error.
@@ -81,7 +110,7 @@ func (l listener) ReportError(err error) {
 	if err == nil {
 		err = errors.New("the resolver reports an error, and does not say which")
 	}
-	l.update(Update{Err: err})
+	l.notify(Event{Type: "error", Time: time.Now(), Error: err.Error()})
 }
 
 // NewAddress is the deprecated way in which resolvers publish addresses.
@@ -94,11 +123,15 @@ func (listener) ParseServiceConfig(string) *serviceconfig.ParseResult {
 	return &serviceconfig.ParseResult{}
 }
 
-// name returns the name of an endpoint: its addresses.
-func name(ep resolver.Endpoint) string {
-	addrs := make([]string, len(ep.Addresses))
+func addresses(ep resolver.Endpoint) []string {
+	all := make([]string, len(ep.Addresses))
 	for i, a := range ep.Addresses {
-		addrs[i] = a.Addr
+		all[i] = a.Addr
 	}
-	return strings.Join(addrs, " | ")
+	return all
 }
+
+// name returns the name of an endpoint: its addresses.
+func name(ep resolver.Endpoint) string { return nameOf(addresses(ep)) }
+
+func nameOf(addresses []string) string { return strings.Join(addresses, " | ") }

@@ -2,7 +2,6 @@ package resolve_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -90,10 +90,14 @@ func TestTwoProbesInARowWithoutServiceAreAVerdict(t *testing.T) {
 // What a source or an endpoint says cannot control the terminal.
 func TestTextIsClean(t *testing.T) {
 	var out strings.Builder
-	view := resolve.NewText(&out)
-	view.Update(resolve.Update{Endpoints: []resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "a\x1b[2J\n"}}}}})
-	view.Update(resolve.Update{Err: errors.New("a\x1b[2J\u009b2J")})
-	view.Change(time.Now(), health.Change{Endpoint: "a\r", Evidence: health.Evidence{Detail: "\a"}})
+	printer := resolve.Printer{Out: &out}
+	for _, e := range []resolve.Event{
+		{Type: "endpoints", Endpoints: []resolve.Endpoint{{Addresses: []string{"a\x1b[2J\n"}}}},
+		{Type: "error", Error: "a\x1b[2J\u009b2J"},
+		resolve.Changed(health.Change{Endpoint: "a\r", Evidence: health.Evidence{Detail: "\a"}}),
+	} {
+		require.NoError(t, printer.Print(e))
+	}
 	assert.Equal(t, 4, strings.Count(out.String(), "\n"))
 	assert.Equal(t, cli.Clean(out.String()), out.String())
 }
@@ -145,6 +149,12 @@ func TestMemberMakesOneReport(t *testing.T) {
 
 func TestJSONOfNoEndpoints(t *testing.T) {
 	var out strings.Builder
-	resolve.NewJSON(&out).Update(resolve.Update{})
+	ctx, cancel := context.WithCancel(t.Context())
+	target := manual.NewBuilderWithScheme("test")
+	target.InitialState(resolver.State{})
+	assert.ErrorIs(t, resolve.Follow(ctx, target, "test:///x", func(e resolve.Event) {
+		assert.NoError(t, (&resolve.Printer{Out: &out, JSON: true}).Print(e))
+		cancel()
+	}), context.Canceled)
 	assert.Contains(t, out.String(), `"endpoints":[]`)
 }
