@@ -26,18 +26,15 @@ const (
 	classes = 3
 )
 
+// classFields has the names of the classes' fields in [Config].
+var classFields = [classes]string{Unary: "Unary", Bulk: "Bulk", Streams: "Streams"}
+
 // String returns the name of the class in lower case.
 func (c Class) String() string {
-	switch c {
-	case Unary:
-		return "unary"
-	case Bulk:
-		return "bulk"
-	case Streams:
-		return "streams"
-	default:
+	if !c.valid() {
 		return fmt.Sprintf("class %d", uint8(c))
 	}
+	return strings.ToLower(classFields[c])
 }
 
 func (c Class) valid() bool { return c < classes }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	grpcbalancer "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
@@ -193,22 +194,20 @@ func (p *ClientConn) Target() string { return p.target }
 // not connect, see [ClientConn.Connect]; [ClientConn.Stats] has the state of each connection, and
 // [ClientConn.Ready] waits.
 func (p *ClientConn) GetState() connectivity.State {
-	seen := make(map[connectivity.State]bool)
+	if p.closed.Load() {
+		return connectivity.Shutdown
+	}
+	var seen grpcbalancer.ConnectivityStateEvaluator
 	for _, g := range p.groups {
 		g.mu.Lock()
 		for _, c := range g.conns {
 			if !c.draining {
-				seen[c.cc.GetState()] = true
+				seen.RecordTransition(connectivity.Shutdown, c.cc.GetState())
 			}
 		}
 		g.mu.Unlock()
 	}
-	for _, state := range []connectivity.State{connectivity.Ready, connectivity.Connecting, connectivity.Idle, connectivity.TransientFailure} {
-		if seen[state] {
-			return state
-		}
-	}
-	return connectivity.Shutdown // Unary has a connection until Close
+	return seen.CurrentState()
 }
 
 // Connect starts connecting the idle minimum connections of Unary and of each used class, and

@@ -75,7 +75,7 @@ type Bounds struct {
 // validate returns an error with the first invalid field and its allowed values.
 func (c Config) validate() error {
 	for class, b := range c.bounds() {
-		switch name := fieldOf(Class(class)); {
+		switch name := classFields[class]; {
 		case b.Min < 0:
 			return fmt.Errorf("grpcpool: Config.%s.Min is %d; it must be 1 or more, or 0 for 1", name, b.Min)
 		case b.Max < 0:
@@ -114,10 +114,4 @@ func (c Config) withDefaults() Config {
 
 func (c Config) bounds() [classes]Bounds {
 	return [classes]Bounds{Unary: c.Unary, Bulk: c.Bulk, Streams: c.Streams}
-}
-
-// fieldOf returns the name of the field for the bounds of a class.
-func fieldOf(c Class) string {
-	name := c.String()
-	return strings.ToUpper(name[:1]) + name[1:]
 }
