@@ -35,6 +35,7 @@ type Guard[E any] struct {
 	listed   map[string]E // the last list of the source
 	missing  map[string]missing[E]
 	rotating time.Time // until when the source is known to return partial lists
+	outdated bool      // see Outdate
 }
 
 type missing[E any] struct {
@@ -60,6 +61,9 @@ type Kept[E any] struct {
 // is how long the source repeats its answer, 0 if it does not. An empty list is not confirmed
 // within that time, and Window is at least 30 times as long.
 func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[E] {
+	if g.outdated && len(list) > 0 {
+		g.listed, g.missing, g.rotating, g.outdated = nil, nil, time.Time{}, false
+	}
 	next := make(map[string]E, len(list))
 	for _, e := range list {
 		next[g.Key(e)] = e
@@ -123,6 +127,10 @@ func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 	kept.Mass = kept.Mass && len(kept.Endpoints) > 0
 	return kept
 }
+
+// Outdate records that the source was not followed for a while, so that its list may have changed
+// completely: the next one that is not empty counts as the first.
+func (g *Guard[E]) Outdate() { g.outdated = true }
 
 // Suspend records that the source is unreachable: the delays of kept endpoints start again.
 func (g *Guard[E]) Suspend(now time.Time) {

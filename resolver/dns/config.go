@@ -62,31 +62,21 @@ const (
 	FamilyBoth
 )
 
+// families has the name of each family, and its name in package net.
+var families = [...]struct{ name, network string }{
+	FamilyAuto: {"auto", "ip"}, FamilyIPv4: {"IPv4", "ip4"}, FamilyIPv6: {"IPv6", "ip6"}, FamilyBoth: {"both", "ip"},
+}
+
 // String returns the name of f.
 func (f Family) String() string {
-	switch f {
-	case FamilyIPv4:
-		return "IPv4"
-	case FamilyIPv6:
-		return "IPv6"
-	case FamilyBoth:
-		return "both"
-	default:
-		return "auto"
+	if f > FamilyBoth {
+		f = FamilyAuto
 	}
+	return families[f].name
 }
 
 // network returns the name of the family in package net.
-func (f Family) network() string {
-	switch f {
-	case FamilyIPv4:
-		return "ip4"
-	case FamilyIPv6:
-		return "ip6"
-	default:
-		return "ip"
-	}
-}
+func (f Family) network() string { return families[f].network }
 
 // familyOf returns FamilyIPv4 or FamilyIPv6.
 func familyOf(a netip.Addr) Family {

@@ -141,11 +141,11 @@ func (c *recordedConn) Close() error {
 // recordedPackets is a recordedConn for packets. Package net expects a net.PacketConn then.
 type recordedPackets struct {
 	*recordedConn
-	packets net.PacketConn
+	packets
 }
 
-func (c recordedPackets) ReadFrom(b []byte) (int, net.Addr, error) { return c.packets.ReadFrom(b) }
-
-func (c recordedPackets) WriteTo(b []byte, addr net.Addr) (int, error) {
-	return c.packets.WriteTo(b, addr)
+// packets has what a net.PacketConn has and a net.Conn has not.
+type packets interface {
+	ReadFrom(b []byte) (int, net.Addr, error)
+	WriteTo(b []byte, addr net.Addr) (int, error)
 }

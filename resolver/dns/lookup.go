@@ -40,10 +40,6 @@ func newClient(cfg Config) (*client, error) {
 	return c, nil
 }
 
-func (c *client) schedule() schedule {
-	return schedule{interval: c.Interval, floor: c.MinInterval}
-}
-
 // lookup is one lookup: of a host, or of SRV records.
 type lookup struct {
 	*client

@@ -60,7 +60,8 @@ func startPoller(c *client, q question, last state) *poller {
 	p.Feed = feed.New(&p.mu, p.publishedLocked)
 	wait := time.Until(last.due)
 	if p.answered = wait > 0; !p.answered && len(last.backends) > 0 {
-		p.state.stale, p.state.problem = true, ""
+		p.state.guard.Outdate()
+		p.state.problem = ""
 		wait = time.Until(last.ended.Add(c.MinInterval))
 	}
 	go p.run(ctx, wait)
@@ -123,25 +124,25 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 	if p.stopped {
 		return 0
 	}
-	now, before, r, schedule := time.Now(), p.state.record, &p.state.record, p.client.schedule()
-	wait := schedule.afterAnswer(found.ttl)
+	now, before, r := time.Now(), p.state.record, &p.state.record
+	wait := p.client.afterAnswer(found.ttl)
 	switch {
 	case err == nil:
 		r.answered(now, p.q, found)
 		switch {
 		case r.failed > 0: // the answer is incomplete
-			wait = schedule.afterFailure(r.failed)
+			wait = p.client.afterFailure(r.failed)
 		case !before.listed:
-			wait = schedule.first(wait)
+			wait = p.client.first(wait)
 		}
 	case isNotFound(err):
 		r.empty(now, explain(p.q, err), found.ttl)
 	default:
 		r.failure(now, explain(p.q, err))
-		wait = schedule.afterFailure(r.failed)
+		wait = p.client.afterFailure(r.failed)
 	}
 	if !r.confirm.IsZero() {
-		wait = schedule.untilConfirmed(wait, r.confirm.Sub(now))
+		wait = p.client.untilConfirmed(wait, r.confirm.Sub(now))
 	}
 	p.answered = true
 	p.state.ended, p.state.due = now, time.Time{}

@@ -21,15 +21,10 @@ type record struct {
 	// confirm is when to confirm an answer that is not trusted yet, zero if there is none.
 	confirm  time.Time
 	rotating bool // answers name parts of a larger list
-	stale    bool // the backends are older than a time without lookups
 }
 
 func newRecord(cfg Config) record {
-	return record{guard: newGuard(cfg.MassRemovalDelay, cfg.RotationWindow)}
-}
-
-func newGuard(delay, window time.Duration) lastgood.Guard[backend] {
-	return lastgood.Guard[backend]{Key: backend.key, Delay: delay, Window: window}
+	return record{guard: lastgood.Guard[backend]{Key: backend.key, Delay: cfg.MassRemovalDelay, Window: cfg.RotationWindow}}
 }
 
 // key identifies what an answer lists: the target of an SRV record, or addresses.
@@ -56,9 +51,6 @@ func (r *record) answered(now time.Time, q question, a answer) {
 		if len(r.backends) > 0 {
 			return
 		}
-	}
-	if r.stale { // the list may have changed completely
-		r.guard, r.stale = newGuard(r.guard.Delay, r.guard.Window), false
 	}
 	r.take(now, a.backends, a.ttl)
 	r.listed, r.name = true, a.name

@@ -97,7 +97,7 @@ func within(t *testing.T, least, most time.Duration, draw func() time.Duration) 
 }
 
 func TestDelayAfterAnswers(t *testing.T) {
-	s := schedule{interval: 5 * time.Second, floor: time.Second}
+	s := Config{Interval: 5 * time.Second, MinInterval: time.Second}
 	for _, c := range []struct{ ttl, least, most time.Duration }{
 		{unknownTTL, 4500 * time.Millisecond, 5 * time.Second},
 		{0, 4500 * time.Millisecond, 5 * time.Second},
@@ -112,12 +112,12 @@ func TestDelayAfterAnswers(t *testing.T) {
 	within(t, 2500*time.Millisecond, 5*time.Second, func() time.Duration { return s.first(5 * time.Second) })
 	within(t, time.Second, 1200*time.Millisecond, func() time.Duration { return s.first(1200 * time.Millisecond) })
 	// A long interval lets the TTL decide.
-	s.interval = 10 * time.Minute
+	s.Interval = 10 * time.Minute
 	within(t, 30*time.Second, 33*time.Second, func() time.Duration { return s.afterAnswer(30 * time.Second) })
 }
 
 func TestDelayAfterFailures(t *testing.T) {
-	s := schedule{interval: 5 * time.Second, floor: time.Second}
+	s := Config{Interval: 5 * time.Second, MinInterval: time.Second}
 	for n, c := range map[int]struct{ least, most time.Duration }{
 		1:    {time.Second, 1100 * time.Millisecond},
 		2:    {2 * time.Second, 2200 * time.Millisecond},
@@ -127,13 +127,13 @@ func TestDelayAfterFailures(t *testing.T) {
 	} {
 		within(t, c.least, c.most, func() time.Duration { return s.afterFailure(n) })
 	}
-	s.interval = time.Hour
+	s.Interval = time.Hour
 	within(t, 30*time.Second, 33*time.Second, func() time.Duration { return s.afterFailure(1000) })
 }
 
 // The confirmation is never put off by a lookup that comes shortly before it.
 func TestDelayUntilConfirmed(t *testing.T) {
-	s := schedule{interval: 5 * time.Second, floor: time.Second}
+	s := Config{Interval: 5 * time.Second, MinInterval: time.Second}
 	for _, c := range []struct{ usual, due, want time.Duration }{
 		{5 * time.Second, 15 * time.Second, 5 * time.Second},
 		{5 * time.Second, 6 * time.Second, 5 * time.Second},

@@ -3,6 +3,7 @@ package dns
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -44,19 +45,14 @@ func (s *seen) validity() time.Duration {
 // Package net continues with the next search domain then, and may return that the name does not
 // exist, or the records of another name.
 func (s *seen) incomplete(name string) error {
-	var first dnsmessage.Question
-	for q, reason := range s.queries {
-		if reason == "" || name != "" && name != q.Name.String() {
-			continue
-		}
-		if first.Type == 0 || cmp.Or(cmp.Compare(q.Name.String(), first.Name.String()), cmp.Compare(q.Type, first.Type)) < 0 {
-			first = q
+	for _, q := range slices.SortedFunc(maps.Keys(s.queries), func(a, b dnsmessage.Question) int {
+		return cmp.Or(cmp.Compare(a.Name.String(), b.Name.String()), cmp.Compare(a.Type, b.Type))
+	}) {
+		if reason := s.queries[q]; reason != "" && (name == "" || name == q.Name.String()) {
+			return &net.DNSError{Err: reason, Name: q.Name.String(), IsTemporary: true}
 		}
 	}
-	if first.Type == 0 {
-		return nil
-	}
-	return &net.DNSError{Err: s.queries[first], Name: first.Name.String(), IsTemporary: true}
+	return nil
 }
 
 // hasNoRecords reports whether a name was queried and has no records.

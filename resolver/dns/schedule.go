@@ -8,15 +8,10 @@ import (
 // longestRetry bounds the delay after failures if Interval is longer.
 const longestRetry = 30 * time.Second
 
-// schedule computes the delays between lookups. floor is Config.MinInterval.
-type schedule struct {
-	interval, floor time.Duration
-}
-
-// first is the delay after the first answer: random, between the floor or half of the usual delay,
+// first is the delay after the first answer: random, between MinInterval or half of the usual delay,
 // whichever is longer, and the usual delay. It spreads processes that start together.
-func (s schedule) first(d time.Duration) time.Duration {
-	return max(d/2+rand.N(d/2+1), min(s.floor, d))
+func (c Config) first(d time.Duration) time.Duration {
+	return max(d/2+rand.N(d/2+1), min(c.MinInterval, d))
 }
 
 // afterAnswer is the delay after an answer: at most the interval, shortened at random by up to a
@@ -25,23 +20,23 @@ func (s schedule) first(d time.Duration) time.Duration {
 //
 // A TTL of zero says that the answer must not be cached, not when it will change. It is treated as
 // unknown: servers that use it for all records would otherwise be queried continuously.
-func (s schedule) afterAnswer(ttl time.Duration) time.Duration {
-	usual := s.interval - rand.N(s.interval/10+1)
+func (c Config) afterAnswer(ttl time.Duration) time.Duration {
+	usual := c.Interval - rand.N(c.Interval/10+1)
 	switch {
-	case ttl <= 0 || ttl > s.interval:
+	case ttl <= 0 || ttl > c.Interval:
 		return usual
 	case ttl >= usual:
 		return ttl
 	}
-	ttl = max(ttl, s.floor)
-	return min(ttl+rand.N(ttl/10+1), s.interval)
+	ttl = max(ttl, c.MinInterval)
+	return min(ttl+rand.N(ttl/10+1), c.Interval)
 }
 
-// afterFailure is the delay after the nth failure in a row, from 1 on: it begins at the floor and
-// doubles, plus up to a tenth.
-func (s schedule) afterFailure(n int) time.Duration {
-	longest := min(s.interval, longestRetry)
-	d := s.floor
+// afterFailure is the delay after the nth failure in a row, from 1 on: it begins at MinInterval
+// and doubles, plus up to a tenth.
+func (c Config) afterFailure(n int) time.Duration {
+	longest := min(c.Interval, longestRetry)
+	d := c.MinInterval
 	for ; n > 1 && d < longest; n-- {
 		d *= 2
 	}
@@ -51,9 +46,9 @@ func (s schedule) afterFailure(n int) time.Duration {
 
 // untilConfirmed is the delay while an answer is doubted and can be confirmed from due on: usual,
 // or due if a lookup after usual would put off the confirmation.
-func (s schedule) untilConfirmed(usual, due time.Duration) time.Duration {
-	if usual > due-s.floor {
-		return max(due, s.floor)
+func (c Config) untilConfirmed(usual, due time.Duration) time.Duration {
+	if usual > due-c.MinInterval {
+		return max(due, c.MinInterval)
 	}
 	return usual
 }

@@ -35,7 +35,7 @@ func (s *source) listing(d serviceTarget) *listing {
 	if l == nil {
 		l = &listing{source: s, destination: d}
 		l.Feed = feed.New(&s.mu, l.stateLocked)
-		l.resetLocked()
+		l.guard = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: s.cfg.MassRemovalDelay}
 		if used := s.last.used[d]; len(used) > 0 {
 			l.stale = true
 			l.guard.Update(time.Now(), used, 0)
@@ -53,11 +53,6 @@ func (l *listing) leave() {
 	if l.users--; l.users == 0 {
 		l.stale = true
 	}
-}
-
-// resetLocked discards the state of the guard.
-func (l *listing) resetLocked() {
-	l.guard, l.stale = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: l.source.cfg.MassRemovalDelay}, false
 }
 
 // stateLocked returns the state of the channels.
@@ -84,8 +79,9 @@ func (l *listing) keepLocked(v view, endpoints []resolver.Endpoint) lastgood.Kep
 	if v.err != nil {
 		l.guard.Suspend(now)
 	}
-	if l.stale && !v.stale && len(endpoints) > 0 { // the list may have changed completely
-		l.resetLocked()
+	if l.stale && !v.stale {
+		l.guard.Outdate()
+		l.stale = false
 	}
 	kept := l.guard.Update(now, endpoints, 0)
 	slices.SortFunc(kept.Endpoints, func(a, b resolver.Endpoint) int { return cmp.Compare(firstAddress(a), firstAddress(b)) })

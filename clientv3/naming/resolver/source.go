@@ -37,7 +37,6 @@ type source struct {
 	listing listing
 	listed  bool // etcd has sent the list
 	guard   lastgood.Guard[gresolver.Endpoint]
-	old     bool                 // the guard has only seen the list of the last source
 	last    []gresolver.Endpoint // as published, or of the last source
 	problem string               // as published
 	lost    string               // the problem since contact with etcd is lost, "" while it is not
@@ -49,10 +48,11 @@ func startSource(client *clientv3.Client, cfg Config, service string, last []gre
 	now := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &source{
-		service: service, log: client.GetLogger(), cancel: cancel, staleAt: now.Add(staleAfter), last: last, old: len(last) > 0,
-		listing: listing{keys: map[string]int{}}, guard: newGuard(cfg.MassRemovalDelay),
+		service: service, log: client.GetLogger(), cancel: cancel, staleAt: now.Add(staleAfter), last: last,
+		listing: listing{keys: map[string]int{}}, guard: lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: cfg.MassRemovalDelay},
 	}
 	s.guard.Update(now, last, 0)
+	s.guard.Outdate()
 	s.Feed = feed.New(&s.mu, s.stateLocked)
 	follower := registry.NewFollower(client, service, cfg.ReportAfter)
 	if cfg.Decode != nil {
@@ -67,10 +67,6 @@ func startSource(client *clientv3.Client, cfg Config, service string, last []gre
 		}
 	}()
 	return s
-}
-
-func newGuard(delay time.Duration) lastgood.Guard[gresolver.Endpoint] {
-	return lastgood.Guard[gresolver.Endpoint]{Key: address, Delay: delay}
 }
 
 // Stop implements lastgood.Source.
@@ -141,9 +137,6 @@ func (s *source) stateLocked() feed.State {
 // listLocked updates the last list, and returns the endpoints that the guard keeps in it.
 func (s *source) listLocked(now time.Time) lastgood.Kept[gresolver.Endpoint] {
 	s.last = s.listing.endpoints()
-	if s.old && len(s.last) > 0 { // the list may have changed completely
-		s.guard, s.old = newGuard(s.guard.Delay), false
-	}
 	if s.lost != "" {
 		s.guard.Suspend(now)
 	}
