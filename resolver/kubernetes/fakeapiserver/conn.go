@@ -31,10 +31,8 @@ type conn struct {
 
 // pass waits while the server hangs.
 func (c *conn) pass() {
-	c.server.mu.Lock()
-	passing := c.server.passing
-	c.server.mu.Unlock()
-	<-passing
+	c.server.gate.RLock()
+	defer c.server.gate.RUnlock()
 }
 
 // Read holds back what has arrived while the server hangs.
@@ -70,10 +68,9 @@ func (s *Server) Connections() int {
 func (s *Server) Hang() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.passing:
-		s.passing = make(chan struct{})
-	default:
+	if !s.hangs {
+		s.hangs = true
+		s.gate.Lock()
 	}
 }
 
@@ -81,10 +78,9 @@ func (s *Server) Hang() {
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.passing:
-	default:
-		close(s.passing)
+	if s.hangs {
+		s.hangs = false
+		s.gate.Unlock()
 	}
 }
 

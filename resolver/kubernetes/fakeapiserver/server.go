@@ -20,6 +20,7 @@ import (
 type Server struct {
 	port     *port.Port
 	handlers sync.WaitGroup
+	gate     sync.RWMutex // locked while the server hangs
 
 	mu          sync.Mutex
 	changed     chan struct{} // closed and replaced when there are more requests or objects, or watches end
@@ -28,7 +29,7 @@ type Server struct {
 	http        *http.Server // nil while stopped
 	served      chan struct{}
 	closed      bool
-	passing     chan struct{} // closed unless the server hangs
+	hangs       bool
 	conns       map[*conn]struct{}
 	requests    []Request
 	rules
@@ -48,12 +49,10 @@ func Start() (*Server, error) {
 	s := &Server{
 		port:    reserved,
 		changed: make(chan struct{}),
-		passing: make(chan struct{}),
 		conns:   make(map[*conn]struct{}),
 		rules:   rules{denied: make(map[string]bool), bookmarks: time.Minute},
 		objects: newObjects(),
 	}
-	close(s.passing)
 	s.setCertificateLocked()
 	if err := s.Restart(); err != nil {
 		return nil, errors.Join(err, reserved.Release())
