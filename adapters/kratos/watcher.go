@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3/cache"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 // errClientClosed wraps context.Canceled, with which kratos ends its use of a watcher.
@@ -44,7 +45,7 @@ func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watc
 		switch c.Type {
 		case cache.Synced, cache.Relisted: // each instance that has changed has a Change of its own
 		default:
-			w.signal()
+			pause.Signal(w.changed)
 		}
 	})
 	return w, nil
@@ -57,13 +58,6 @@ type watcher struct {
 	informer *cache.Informer[*registry.ServiceInstance]
 	close    func()        // closes the informer and its cache
 	changed  chan struct{} // capacity 1
-}
-
-func (w *watcher) signal() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
 }
 
 // Next returns all instances, by key: first when there is one, then whenever they have changed. It fails once Watch's ctx or
