@@ -61,8 +61,8 @@ type Kept[E any] struct {
 // is how long the source repeats its answer, 0 if it does not. An empty list is not confirmed
 // within that time, and Window is at least 30 times as long.
 func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[E] {
-	if g.outdated && len(list) > 0 {
-		g.listed, g.missing, g.rotating, g.outdated = nil, nil, time.Time{}, false
+	if g.missing == nil || g.outdated && len(list) > 0 { // it begins, or begins again
+		g.listed, g.missing, g.rotating, g.outdated = nil, map[string]missing[E]{}, time.Time{}, false
 	}
 	next := make(map[string]E, len(list))
 	for _, e := range list {
@@ -87,9 +87,6 @@ func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[
 		}
 		if g.Window > 0 {
 			m.window = max(g.Window, rotations*validity)
-		}
-		if g.missing == nil {
-			g.missing = map[string]missing[E]{}
 		}
 		g.missing[key] = m
 	}

@@ -2,8 +2,8 @@
 package resolve
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -107,10 +107,11 @@ func metadata(ep resolver.Endpoint) any {
 
 // ReportError passes on the error.
 func (l listener) ReportError(err error) {
-	if err == nil {
-		err = errors.New("the resolver reports an error, and does not say which")
+	text := ""
+	if err != nil {
+		text = err.Error()
 	}
-	l.notify(Event{Type: "error", Time: time.Now(), Error: err.Error()})
+	l.notify(Event{Type: "error", Time: time.Now(), Error: cmp.Or(text, "the resolver reports an error, and does not say which")})
 }
 
 // NewAddress is the deprecated way in which resolvers publish addresses.

