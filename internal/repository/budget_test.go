@@ -23,10 +23,10 @@ import (
 // codeBudgets are the most lines of code that each room, a folder of the repository with all below
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
-	"adapters":    {295, 385},
+	"adapters":    {290, 385},
 	"balancer":    {5455, 6575},
-	"clientv3":    {23220, 29205},
-	"cmd":         {4715, 2610},
+	"clientv3":    {23215, 29205},
+	"cmd":         {4685, 2610},
 	"compat":      {835, 865},
 	"conformance": {810, 1355},
 	"etcdtest":    {180, 165},
@@ -35,9 +35,9 @@ var codeBudgets = map[string]codeLines{
 	"internal":    {4505, 6160},
 	"keepalive":   {500, 1040},
 	"lab":         {10990, 15220},
-	"observe":     {2445, 2385},
-	"pool":        {2045, 3025},
-	"resolver":    {3980, 4540},
+	"observe":     {2435, 2385},
+	"pool":        {2020, 3025},
+	"resolver":    {3945, 4540},
 	"retry":       {1315, 1190},
 	"root":        {555, 1105},
 }
