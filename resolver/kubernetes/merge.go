@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // resolution is the result of merging the slices of a service for one target.
@@ -97,9 +98,7 @@ func entriesOf(set []*discoveryv1.EndpointSlice, p port) []entry {
 func newEntry(e *discoveryv1.Endpoint, first string, address netAddress) entry {
 	c := e.Conditions
 	// The defaults are ready, serving and not terminating (API reference of EndpointConditions).
-	ready := c.Ready == nil || *c.Ready
-	serving := c.Serving == nil || *c.Serving
-	terminating := c.Terminating != nil && *c.Terminating
+	ready, serving, terminating := ptr.Deref(c.Ready, true), ptr.Deref(c.Serving, true), ptr.Deref(c.Terminating, false)
 	of := backendKey{host: first}
 	if e.TargetRef != nil && e.TargetRef.UID != "" {
 		of = backendKey{uid: e.TargetRef.UID}

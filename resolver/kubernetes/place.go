@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 )
 
 // place is where this process runs. Hints of an empty field are ignored.
@@ -64,13 +65,7 @@ type localityKey struct{}
 func (localityKey) String() string { return "kubernetes.locality" }
 
 func localityOf(e *discoveryv1.Endpoint) locality {
-	var l locality
-	if e.Zone != nil {
-		l.zone = *e.Zone
-	}
-	if e.NodeName != nil {
-		l.node = *e.NodeName
-	}
+	l := locality{zone: ptr.Deref(e.Zone, ""), node: ptr.Deref(e.NodeName, "")}
 	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
 		l.pod = e.TargetRef.Name
 	}

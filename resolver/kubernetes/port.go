@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 )
 
 // port selects a port of a service: a name, a number, or, as the zero value, the first. A port of a slice has both.
@@ -52,7 +53,7 @@ func (p port) in(slice *discoveryv1.EndpointSlice) (int32, bool) {
 		return p.number, true
 	}
 	for i := range slice.Ports {
-		if q := &slice.Ports[i]; usable(q) && (p.name == "" || q.Name != nil && *q.Name == p.name) {
+		if q := &slice.Ports[i]; usable(q) && (p.name == "" || ptr.Deref(q.Name, "") == p.name) {
 			return *q.Port, true
 		}
 	}
@@ -62,7 +63,7 @@ func (p port) in(slice *discoveryv1.EndpointSlice) (int32, bool) {
 // usable reports whether a connection can be made to a port. The default protocol is TCP; a port
 // without a number stands for all ports.
 func usable(p *discoveryv1.EndpointPort) bool {
-	return p.Port != nil && (p.Protocol == nil || *p.Protocol == corev1.ProtocolTCP)
+	return p.Port != nil && ptr.Deref(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP
 }
 
 // declaredPorts returns the TCP ports of all slices, each once, by number.
@@ -71,11 +72,7 @@ func declaredPorts(set []*discoveryv1.EndpointSlice) []port {
 	for _, slice := range set {
 		for i := range slice.Ports {
 			if p := &slice.Ports[i]; usable(p) {
-				d := port{number: *p.Port}
-				if p.Name != nil {
-					d.name = *p.Name
-				}
-				all = append(all, d)
+				all = append(all, port{name: ptr.Deref(p.Name, ""), number: *p.Port})
 			}
 		}
 	}
