@@ -1,6 +1,7 @@
 package grpcpool
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -54,15 +55,11 @@ func (g *group) growLocked(s *candidates) bool {
 // reclaimLocked reuses a draining connection, the one with the most in flight, and reports whether there
 // was one.
 func (g *group) reclaimLocked() bool {
-	var best *conn
-	for _, c := range g.conns {
-		if c.draining && (best == nil || c.inFlight > best.inFlight) {
-			best = c
-		}
-	}
-	if best == nil {
+	draining := g.connsLocked(true)
+	if len(draining) == 0 {
 		return false
 	}
+	best := slices.MaxFunc(draining, func(a, b *conn) int { return cmp.Compare(a.inFlight, b.inFlight) })
 	best.draining = false
 	g.armShrinkerLocked()
 	return true
@@ -70,7 +67,7 @@ func (g *group) reclaimLocked() bool {
 
 // armShrinkerLocked schedules shrink while there are surplus connections.
 func (g *group) armShrinkerLocked() {
-	if g.shrinker == nil && g.idle > 0 && g.activeLocked() > g.bounds.Min {
+	if g.shrinker == nil && g.idle > 0 && len(g.connsLocked(false)) > g.bounds.Min {
 		g.peak = g.inFlight + g.waiters.Len()
 		g.shrinker = time.AfterFunc(g.idle, g.shrink)
 	}
@@ -87,43 +84,32 @@ func (g *group) shrink() {
 	each, _ := g.streamsLocked(g.conns...)
 	each = max(each, 1)
 	needed := max(g.bounds.Min, (g.peak+each-1)/each)
-	for n := g.activeLocked() - needed; n > 0; n-- {
-		g.drainLocked()
+	active := g.connsLocked(false)
+	slices.SortStableFunc(active, compareCosts)
+	for _, c := range active[:max(len(active)-needed, 0)] {
+		c.draining = true
+		if c.inFlight == 0 {
+			g.removeLocked(c)
+		}
 	}
 	g.armShrinkerLocked()
 }
 
-func (g *group) activeLocked() int {
-	n := 0
-	for _, c := range g.conns {
-		if !c.draining {
-			n++
-		}
-	}
-	return n
+// connsLocked returns the connections that drain, or those that do not.
+func (g *group) connsLocked(draining bool) []*conn {
+	return slices.DeleteFunc(slices.Clone(g.conns), func(c *conn) bool { return c.draining != draining })
 }
 
-// drainLocked selects a connection to drain: one that is not connected first, then the one with the
-// least in flight.
-func (g *group) drainLocked() {
-	var worst *conn
-	for _, c := range g.conns {
-		if !c.draining && (worst == nil || costsLess(c, worst)) {
-			worst = c
-		}
+// compareCosts puts connections in the order in which they are to drain: those that are not connected first, then those
+// with the least in flight.
+func compareCosts(a, b *conn) int {
+	switch aReady, bReady := a.cc.GetState() == connectivity.Ready, b.cc.GetState() == connectivity.Ready; {
+	case aReady && !bReady:
+		return 1
+	case bReady && !aReady:
+		return -1
 	}
-	worst.draining = true
-	if worst.inFlight == 0 {
-		g.removeLocked(worst)
-	}
-}
-
-func costsLess(a, b *conn) bool {
-	aReady, bReady := a.cc.GetState() == connectivity.Ready, b.cc.GetState() == connectivity.Ready
-	if aReady != bReady {
-		return !aReady
-	}
-	return a.inFlight < b.inFlight
+	return cmp.Compare(a.inFlight, b.inFlight)
 }
 
 // removeLocked removes a connection with nothing in flight. It is closed a little later.
@@ -153,7 +139,7 @@ func (g *group) openKept() ([]*conn, error) {
 	if g.closed {
 		return nil, ErrClosed
 	}
-	for g.activeLocked() < g.bounds.Min {
+	for len(g.connsLocked(false)) < g.bounds.Min {
 		if err := g.openLocked(true); err != nil {
 			return nil, unavailable(err)
 		}
