@@ -6,7 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/quorate/quorate/internal/fatal"
 )
 
 // Defaults and limits of a Config.
@@ -94,4 +101,113 @@ func (c Config) complete() (Config, error) {
 		report("a member is this program started again: call lab.Main() first in main or TestMain, or set Config.Binary")
 	}
 	return c, errors.Join(wrong...)
+}
+
+// peerPort is the port in the members' peer URLs. Nothing connects to it: members reach
+// each other through their proxies, see peerProxy.
+const peerPort = 2380
+
+// peerAddress returns the host:port by which the other members know the member at
+// index. The host is of TEST-NET-1, which is kept free for documentation (RFC
+// 5737): etcd takes it without a name lookup, Go's HTTP client does not exempt it
+// from the proxy as it does loopback, and nothing answers there should a connection
+// miss the proxy.
+func peerAddress(index int) string {
+	return fmt.Sprintf("192.0.2.%d:%d", index+1, peerPort)
+}
+
+// executable is the program that members run.
+type executable struct{ path, argv0 string }
+
+// findExecutable returns the program of the members for cfg. An error ends it, see package fatal.
+func findExecutable(cfg Config) executable {
+	if cfg.Binary == "" {
+		path := os.Getenv(programEnv)
+		if path == "" {
+			var err error
+			path, err = os.Executable()
+			fatal.If(err, "lab: the path of this program is not known")
+		}
+		return executable{path, memberProgram}
+	}
+	path, err := exec.LookPath(cfg.Binary)
+	if err == nil {
+		path, err = filepath.Abs(path) // members do not run in the working directory of this program
+	}
+	fatal.If(err, "lab: Config.Binary")
+	return executable{path, path}
+}
+
+// commandLocked returns the command that runs member m. The lock is m.mu.
+func (c *Cluster) commandLocked(m *Member) *exec.Cmd {
+	var args []string
+	if c.cfg.Command == nil {
+		args = c.flagsLocked(m)
+	} else {
+		args = c.cfg.Command(Launch{
+			Address: m.ports.client.Address(), Endpoint: m.Endpoint(), Dir: c.file(m.name), TLS: c.TLSFiles(),
+		})
+	}
+	cmd := exec.Command(c.program.path, args...)
+	cmd.Args[0] = c.program.argv0
+	cmd.Env = environment(os.Environ(), m.proxy)
+	cmd.Dir = c.dir
+	return cmd
+}
+
+// flagsLocked returns the command line of member m: flags that etcd 3.4 and etcd 3.7 know.
+// The lock is m.mu.
+func (c *Cluster) flagsLocked(m *Member) []string {
+	members := make([]string, 0, len(c.members))
+	for _, other := range c.members {
+		members = append(members, other.name+"=https://"+peerAddress(other.index))
+	}
+	flags := []string{
+		"--name=" + m.name,
+		"--data-dir=" + c.file(m.name),
+		"--listen-peer-urls=https://" + m.ports.peer.Address(),
+		"--initial-advertise-peer-urls=https://" + peerAddress(m.index),
+		"--peer-auto-tls",
+		"--listen-client-urls=" + m.DirectEndpoint(),
+		"--advertise-client-urls=" + m.Endpoint(),
+		"--initial-cluster=" + strings.Join(members, ","),
+		"--initial-cluster-token=" + filepath.Base(c.dir),
+		"--heartbeat-interval=" + milliseconds(c.cfg.Election/10),
+		"--election-timeout=" + milliseconds(c.cfg.Election),
+		"--logger=zap",
+		"--log-outputs=stderr",
+		"--log-level=warn",
+	}
+	if m.joins {
+		flags = append(flags, "--initial-cluster-state=existing")
+	}
+	if c.cfg.TLS {
+		flags = append(flags, "--cert-file="+c.tls.files.ServerCert, "--key-file="+c.tls.files.ServerKey)
+	}
+	if c.cfg.ClientCertAuth {
+		flags = append(flags, "--client-cert-auth", "--trusted-ca-file="+c.tls.files.CA)
+	}
+	return append(flags, c.cfg.Args...)
+}
+
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(d.Milliseconds(), 10)
+}
+
+// environment returns the environment of a member: that of the parent without what
+// configures etcd, service managers or HTTP proxies, and with the proxy that leads
+// to the links to its peers. The data need not survive the machine, so etcd does not sync its files.
+func environment(parent []string, proxy string) []string {
+	own := slices.DeleteFunc(slices.Clone(parent), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		switch strings.ToUpper(name) {
+		case "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUEST_METHOD", "NOTIFY_SOCKET":
+			return true
+		case "ETCD_UNSUPPORTED_ARCH":
+			return false
+		}
+		return strings.HasPrefix(name, "ETCD_")
+	})
+	// A variable that an old etcd does not know is only logged.
+	return append(own, "HTTPS_PROXY="+proxy, "ETCD_UNSAFE_NO_FSYNC=true")
 }

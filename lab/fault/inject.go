@@ -2,8 +2,10 @@ package fault
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,6 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/link"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
 const (
@@ -186,4 +189,144 @@ func Heal(ctx context.Context, s Scene) error {
 		return fmt.Errorf("heal: %w", err)
 	}
 	return nil
+}
+
+const (
+	// siblings is the number of other clients of the process while one client loses its
+	// flows.
+	siblings = 2
+	// siblingPause is the time between two calls of a sibling.
+	siblingPause = 20 * time.Millisecond
+	// siblingTimeout is the deadline of its calls.
+	siblingTimeout = 2 * time.Second
+	// warmUp is how long siblings work before a fault.
+	warmUp = time.Second
+	// lossShare is the share of packets that the fault loss loses.
+	lossShare = 0.2
+)
+
+// forget makes the flows of clients to a member carry nothing more.
+func forget(_ context.Context, s Scene, m *lab.Member) {
+	for _, c := range s.Cluster.ClientLink(m).Conns() {
+		c.Forget()
+	}
+}
+
+// forgetOne forgets the flows to the member that has sent most to the connected clients, because it
+// serves their watches, while siblings work.
+func forgetOne(ctx context.Context, s Scene) {
+	busiest, most := []*link.Conn(nil), -1
+	for _, m := range s.Cluster.Members() {
+		conns, returned := s.Cluster.ClientLink(m).Conns(), 0
+		for _, c := range conns {
+			returned += int(c.Returned())
+		}
+		if returned > most {
+			busiest, most = conns, returned
+		}
+	}
+	defer s.join(ctx, siblings, nil)()
+	fatal.If(pause.For(ctx, warmUp))
+	for _, c := range busiest {
+		c.Forget()
+	}
+	fatal.If(pause.For(ctx, s.hold()))
+}
+
+// join connects n clients that get and put all the time, until leave is called. A scene without Join has other clients.
+func (s Scene) join(ctx context.Context, n int, security *tls.Config) (leave func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	leave = func() {
+		cancel()
+		work.Wait()
+	}
+	for i := range n {
+		if s.Join == nil {
+			break
+		}
+		c, err := s.Join(security)
+		if err != nil {
+			leave()
+			fatal.If(err)
+		}
+		work.Go(func() {
+			keys := [model.Keys]string{fmt.Sprintf("/quorate-lab-siblings/%d", i)}
+			put := model.Request{Kind: model.Put, Then: []model.Act{{Verb: model.Write}}}
+			get := model.Request{Kind: model.Get, Then: []model.Act{{Verb: model.Read}}}
+			for pause.For(ctx, siblingPause) == nil {
+				calling, cancel := context.WithTimeout(ctx, siblingTimeout)
+				_, _ = c.KV.Do(calling, keys, put) // only the attempt matters
+				_, _ = c.KV.Do(calling, keys, get)
+				cancel()
+			}
+			_ = c.Close()
+		})
+	}
+	return leave
+}
+
+// lose makes a member lose packets to and from clients and members.
+func lose(_ context.Context, s Scene, m *lab.Member) {
+	s.eachLink(m, func(l *link.Link, _ link.Direction) { l.Lose(link.Both, lossShare) })
+}
+
+const (
+	// flapHalf is how long a follower that flaps is frozen, and then well.
+	flapHalf = 2 * time.Second
+	// pauseLength is how long a member pauses, and pauseEvery the time from pause to pause.
+	pauseLength, pauseEvery = 700 * time.Millisecond, 3 * time.Second
+	// transferEvery is the time between two transfers of leadership.
+	transferEvery = time.Second
+	// secondFreeze is how long the second member is frozen.
+	secondFreeze = 10 * time.Second
+	// expiredClients is how many clients have an expired certificate.
+	expiredClients = 20
+	// expiredWarmUp is how long they try before a member is frozen.
+	expiredWarmUp = 10 * time.Second
+)
+
+func freezeMajority(_ context.Context, s Scene) {
+	s.some(len(s.Cluster.Members())/2+1, "is stopped", (*lab.Member).Stop)
+}
+
+// pauseRepeatedly stops a follower for a time in each interval.
+func pauseRepeatedly(length, interval time.Duration) injection {
+	return onFollower(func(ctx context.Context, s Scene, m *lab.Member) {
+		for end := time.Now().Add(s.hold()); time.Now().Before(end); {
+			fatal.If(m.Stop())
+			fatal.If(pause.For(ctx, length))
+			fatal.If(m.Continue())
+			fatal.If(pause.For(ctx, interval-length))
+		}
+	})
+}
+
+func transfer(ctx context.Context, s Scene) {
+	for end := time.Now().Add(s.hold()); time.Now().Before(end); {
+		if err := fatal.Catch(func() { moveLeader(ctx, s) }); err != nil {
+			s.Note(err.Error()) // the next one may succeed
+		}
+		fatal.If(pause.For(ctx, transferEvery))
+	}
+}
+
+// freezeSecond leaves the first follower frozen.
+func freezeSecond(ctx context.Context, s Scene) {
+	if n := len(s.Cluster.Members()); n < 5 {
+		fatal.If(fmt.Errorf("a majority must outlive two members: the cluster needs at least 5, and has %d", n))
+	}
+	freeze := onFollower(stop)
+	freeze(ctx, s)
+	fatal.If(pause.For(ctx, s.hold()))
+	freeze(ctx, s)
+	fatal.If(pause.For(ctx, secondFreeze))
+}
+
+func freezeBesideExpired(ctx context.Context, s Scene) {
+	leave := s.join(ctx, expiredClients, s.Cluster.ExpiredClientTLS())
+	defer leave()
+	fatal.If(pause.For(ctx, expiredWarmUp))
+	onFollower(stop)(ctx, s)
+	fatal.If(pause.For(ctx, s.hold()))
 }

@@ -1,5 +1,5 @@
 // Package client has the interfaces that the lab needs of an etcd client. Its packages quorate and official implement them with
-// the same source; official has a copy that `go generate` makes.
+// the same source, client.go, of which official has a copy that `go generate` makes.
 package client
 
 //go:generate go test -run TestCopies . -update
@@ -7,11 +7,13 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"iter"
 	"time"
 
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
+	"github.com/quorate/quorate/lab/robustness/lockcheck"
 )
 
 // Target is what a client connects to.
@@ -60,4 +62,86 @@ type Connection struct {
 	RequireLeader bool
 	// Close ends the connection.
 	Close func() error
+}
+
+// ErrLocked is returned by Handle.Acquire when TryLock finds the lock held by another
+// session.
+var ErrLocked = errors.New("held by another session")
+
+// Locker is the client of one contender, whose locks are under test.
+type Locker interface {
+	// Session grants a lease of ttl seconds and keeps it alive. The session ends with
+	// ctx, as if it had been orphaned.
+	Session(ctx context.Context, ttl int) (Session, error)
+	// Close ends the client and its sessions, as the end of a program does: leases
+	// are left to expire.
+	Close() error
+}
+
+// Session is a lease that is kept alive. Its methods, and their guarantees, are
+// those of the client's own session.
+type Session interface {
+	// Lease returns the ID of the lease.
+	Lease() int64
+	// Done is closed when the client no longer keeps the lease alive.
+	Done() <-chan struct{}
+	// Orphan ends the renewals and leaves the lease to expire.
+	Orphan()
+	// Close ends the renewals and revokes the lease.
+	Close() error
+	// Handle returns a mutex, or for [lockcheck.Campaign] an election, of a name.
+	Handle(style lockcheck.Style, name string) Handle
+}
+
+// Handle is the client's own mutex or election. It is used by one goroutine at a
+// time.
+type Handle struct {
+	// Acquire calls Lock, TryLock or Campaign.
+	Acquire func(ctx context.Context) error
+	// Release calls Unlock or Resign.
+	Release func(ctx context.Context) error
+	// Guard returns the guard that the client has for what Acquire acquired.
+	Guard func() Guard
+}
+
+// Guard is a client's proof that it holds a lock, as it was at one moment. It may be
+// used long after it has become untrue.
+type Guard struct {
+	// Claim that the guard compares.
+	Claim lockcheck.Claim
+	// Write puts a key in a txn under the guard. It returns whether the guard held
+	// and the revision of the response.
+	Write func(ctx context.Context, key, value string) (accepted bool, revision int64, err error)
+}
+
+// Do makes an operation, of which Client and Request are set, and returns it complete, with the error of the client.
+func Do(ctx context.Context, kv KV, keys [model.Keys]string, op model.Operation, now func() time.Duration) (model.Operation, error) {
+	op.Call = now()
+	response, err := kv.Do(ctx, keys, op.Request)
+	op.Return = now()
+	op.Response, op.Outcome = response, history.OutcomeOf(op.Request.Kind.Writes(), err)
+	if err != nil {
+		op.Err = err.Error()
+	}
+	return op, err
+}
+
+// Read makes a watch, passes each response on, and returns the watch when its channel is closed. A watch that the end of ctx
+// ended counts as open.
+func Read(ctx context.Context, w Watcher, request history.WatchRequest, now func() time.Duration, took func(history.WatchResponse)) history.Watch {
+	watch := history.Watch{Request: request, End: history.EndedByItself}
+	responses := w.Watch(ctx, request)
+	watch.Returned = now()
+	failed := false
+	for response := range responses {
+		response.At = now()
+		watch.Responses = append(watch.Responses, response)
+		failed = failed || response.IsTerminal()
+		took(response)
+	}
+	if ctx.Err() != nil && !failed { // a watch that has failed did so whatever happened then
+		watch.End = history.StillOpen
+	}
+	watch.Ended = now()
+	return watch
 }

@@ -16,9 +16,7 @@ var update = flag.Bool("update", false, "write the copies")
 // TestCopies compares the files of the lab over the official client with those over Quorate, of which they are copies.
 func TestCopies(t *testing.T) {
 	t.Chdir("../..")
-	for _, name := range []string{"kv.go", "watch.go", "lease.go", "locks.go", "connect.go"} {
-		compareCopy(t, "robustness/client/quorate/"+name, "robustness/client/official/"+name)
-	}
+	compareCopy(t, "robustness/client/quorate/client.go", "robustness/client/official/client.go")
 	compareCopy(t, "bench/calls/quorate_test.go", "bench/calls/official_test.go", "quorateCall", "officialCall")
 	compareCopy(t, "bench/ours_test.go", "bench/theirs_test.go", "our", "their", "Ours", "Theirs")
 	compareCopy(t, "integration/official_ours_test.go", "integration/official_theirs_test.go",

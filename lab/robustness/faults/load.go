@@ -3,13 +3,21 @@ package faults
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
+	"github.com/quorate/quorate/lab/robustness/linear/model"
+	"github.com/quorate/quorate/retry"
 )
 
 // load keeps a store busy with a mix of calls: callers of every kind, each of which
@@ -148,4 +156,118 @@ func (l *load) settleWatches(events []history.Event) {
 		}
 	}
 	_ = pause.For(ctx, settleGrace) // no longer than settleTimeout in all
+}
+
+// rewatchPause is how long a reader waits before it watches again when its watch
+// has ended by itself, so that a client which ends every watch at once is not
+// asked in a tight loop.
+const rewatchPause = 100 * time.Millisecond
+
+// reader watches some keys from a revision on, for as long as the load runs. A
+// watch that ends by itself is followed by another, from where it stood.
+type reader struct {
+	run     *run
+	request history.WatchRequest // of all watches, but for their start
+	watches []history.Watch
+	next    int64        // from where the next one starts
+	reached atomic.Int64 // the highest revision of an event
+}
+
+// newReader returns the reader with a number. By turns, readers watch every key, what the caller with their number puts, its
+// counters, and what it writes together with them.
+func newReader(r *run, number int, revision int64) *reader {
+	prefix := r.prefix
+	if kind := number % (1 + model.Keys); kind > 0 {
+		prefix = fmt.Sprintf("%s%s/%d/", prefix, keyNames[kind-1], number)
+	}
+	return &reader{run: r, next: revision, request: history.WatchRequest{
+		Key: prefix, RangeEnd: clientv3.GetPrefixRangeEnd(prefix), RequireLeader: r.conn.RequireLeader,
+	}}
+}
+
+// work watches until ctx ends.
+func (r *reader) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		request := r.request
+		request.StartRevision = r.next
+		r.watches = append(r.watches, client.Read(ctx, r.run.conn.Watcher, request, r.run.env.Now, r.advance))
+		_ = pause.For(ctx, rewatchPause)
+	}
+}
+
+// advance moves the revision from which the next watch is to begin: after a compaction, to the
+// oldest one left. The checker finds what is missing.
+func (r *reader) advance(resp history.WatchResponse) {
+	for _, e := range resp.Events {
+		r.reached.Store(max(r.reached.Load(), e.ModRevision))
+		r.next = max(r.next, e.ModRevision+1)
+	}
+	r.next = max(r.next, resp.CompactRevision)
+}
+
+// regrantPause is how long a keeper waits when it has lost its lease, or did not
+// get one, before it asks for another.
+const regrantPause = 100 * time.Millisecond
+
+// lease is a lease that a keeper got, with what the client claimed of it.
+type lease struct {
+	id     int64
+	key    string // attached to this lease alone
+	claims []claim
+	lost   time.Duration // when the client ended the keepalive, 0 if it did not
+}
+
+// claim is a claim of the client about a lease.
+type claim struct {
+	// at is when the keeper received it: an answer to a keepalive arrived, or the grant.
+	at time.Duration
+	// until is until when the lease is claimed to live. After the grant that is a TTL
+	// from its sending.
+	until time.Duration
+}
+
+// keeper holds one lease after the other, with a key attached.
+type keeper struct {
+	run    *run
+	index  int
+	leases []*lease
+}
+
+// work holds leases until ctx ends.
+func (k *keeper) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := fatal.Catch(func() { k.hold(ctx) }); err != nil && ctx.Err() == nil {
+			k.run.env.Counts.Add("leases", "not granted: "+retry.CodeOf(err).String(), 1)
+		}
+		_ = pause.For(ctx, regrantPause)
+	}
+}
+
+// hold gets a lease, attaches a key to it, and keeps it alive. The keys are not below the prefix of the callers' keys, which are
+// never deleted, and no other lease has the same one: a late attachment cannot take over the key of the next lease. An error before
+// it is kept ends it, see package fatal.
+func (k *keeper) hold(ctx context.Context) {
+	r := k.run
+	obtaining, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
+	defer cancel()
+	sent := r.env.Now()
+	id, ttl, err := r.conn.Lessor.Grant(obtaining, r.cfg.LeaseTTL)
+	fatal.If(err)
+	value := strconv.FormatInt(id, 16)
+	held := &lease{id: id, key: fmt.Sprintf("/quorate-lab-leases/%016x/%d/%s", r.cfg.Seed, k.index, value), claims: []claim{{r.env.Now(), sent + ttl}}}
+	fatal.If(r.conn.Lessor.Attach(obtaining, id, held.key, value))
+	k.leases = append(k.leases, held)
+	keeping, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for until, err := range r.conn.Lessor.KeepAlive(keeping, id) {
+		if err != nil {
+			break
+		}
+		now := r.env.Now()
+		left := time.Until(until) // measured after now, so that the claim is never made longer
+		held.claims = append(held.claims, claim{now, now + left})
+	}
+	if ctx.Err() == nil {
+		held.lost = r.env.Now()
+	}
 }

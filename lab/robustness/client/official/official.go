@@ -1,5 +1,5 @@
 // Package official implements package client with the official client, go.etcd.io/etcd/client/v3, so that it can be compared with
-// Quorate. All other files are generated from package quorate, so that both clients are used in the same way.
+// Quorate. Its file client.go is generated from that of package quorate, so that both clients are used in the same way.
 package official
 
 import (

@@ -1,4 +1,4 @@
-// Package quorate implements package client with Quorate's client. All other files are also the source of package
+// Package quorate implements package client with Quorate's client. Its file client.go is also the source of that of package
 // official.
 package quorate
 

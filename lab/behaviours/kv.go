@@ -10,6 +10,66 @@ import (
 	"github.com/quorate/quorate/lab/behaviours/transcript"
 )
 
+func puts(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	log.Step("new key")(c.Put(ctx, "put/a", "1"))
+	log.Step("previous value")(c.Put(ctx, "put/a", "3", clientv3.WithPrevKV()))
+	log.Step("bytes of any kind")(c.Put(ctx, "put/\x00\xff", "\xff\x00"))
+
+	grant := ok(c.Grant(ctx, 3600))
+	log.Step("lease")(c.Put(ctx, "put/l", "1", clientv3.WithLease(grant.ID)))
+	log.Step("ignore lease")(c.Put(ctx, "put/l", "2", clientv3.WithIgnoreLease(), clientv3.WithPrevKV()))
+	log.Step("ignore value")(c.Put(ctx, "put/l", "", clientv3.WithIgnoreValue(), clientv3.WithLease(grant.ID)))
+	log.Step("both kept")(c.Get(ctx, "put/l"))
+	log.Step("revoke")(c.Revoke(ctx, grant.ID))
+
+	log.Step("unknown lease")(c.Put(ctx, "put/l", "1", clientv3.WithLease(12345)))
+	log.Step("empty key")(c.Put(ctx, "", "1"))
+
+	log.Panic("range", func() { _, _ = c.Put(ctx, "put/a", "1", clientv3.WithPrefix()) })
+}
+
+func deletes(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	for _, key := range []string{"del/a", "del/b", "del/c", "del/d", "del/e", "dem/a"} {
+		ok(c.Put(ctx, key, "value of "+key))
+	}
+	log.Step("one key")(c.Delete(ctx, "del/a"))
+	log.Step("previous value")(c.Delete(ctx, "del/b", clientv3.WithPrevKV()))
+	log.Step("range")(c.Delete(ctx, "del/c", clientv3.WithRange("del/e"), clientv3.WithPrevKV()))
+	log.Step("prefix")(c.Delete(ctx, "del/", clientv3.WithPrefix()))
+	log.Step("empty key")(c.Delete(ctx, ""))
+	log.Step("from key")(c.Delete(ctx, "dem/", clientv3.WithFromKey(), clientv3.WithPrevKV()))
+	log.Step("all")(c.Delete(ctx, "", clientv3.WithPrefix()))
+	log.Panic("limit", func() { _, _ = c.Delete(ctx, "del/", clientv3.WithLimit(1)) })
+}
+
+func dos(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	for _, o := range []struct {
+		name string
+		op   clientv3.Op
+	}{
+		{"put", clientv3.OpPut("do/a", "1", clientv3.WithPrevKV())},
+		{"get", clientv3.OpGet("do/", clientv3.WithPrefix())},
+		{"txn", clientv3.OpTxn(
+			[]clientv3.Cmp{clientv3.Compare(clientv3.Value("do/a"), "=", "1")},
+			[]clientv3.Op{clientv3.OpPut("do/b", "2"), clientv3.OpGet("do/b")},
+			[]clientv3.Op{clientv3.OpDelete("do/a")},
+		)},
+		{"delete", clientv3.OpDelete("do/", clientv3.WithPrefix(), clientv3.WithPrevKV())},
+		{"watch is a get", clientv3.OpWatch("do/a", clientv3.WithRev(1))},
+		{"failing put", clientv3.OpPut("", "1")},
+		{"invalid sort", clientv3.OpGet("do/", clientv3.WithPrefix(), clientv3.WithSort(99, clientv3.SortAscend))},
+	} {
+		resp, err := c.Do(ctx, o.op)
+		log.Error(o.name, err)
+		log.Value(o.name+": put", resp.Put())
+		log.Value(o.name+": get", resp.Get())
+		log.Value(o.name+": delete", resp.Del())
+		log.Value(o.name+": txn", resp.Txn())
+	}
+	log.Panic("zero op", func() { _, _ = c.Do(ctx, clientv3.Op{}) })
+	log.Panic("new op", func() { _, _ = c.Do(ctx, *clientv3.NewOp()) })
+}
+
 // request asks for a key or a range, with options.
 type request struct {
 	name, key string
@@ -127,4 +187,53 @@ func longStreams(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
 	log.Step("long")(gather(c.GetStream(ctx, "long/", clientv3.WithPrefix())))
 	log.Step("long, limit")(gather(c.GetStream(ctx, "long/", clientv3.WithPrefix(), clientv3.WithLimit(70))))
 	log.Step("clean up")(c.Delete(ctx, "long/", clientv3.WithPrefix()))
+}
+
+// txns takes the branches of transactions. The messages of comparisons are in compares, their results in TestRandomCalls.
+func txns(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	yes := clientv3.Compare(clientv3.Version("txn/none"), "=", 0)
+	no := clientv3.Compare(clientv3.Version("txn/none"), ">", 0)
+	put, get := clientv3.OpPut("txn/b", "1", clientv3.WithPrevKV()), clientv3.OpGet("txn/", clientv3.WithPrefix())
+	drop := clientv3.OpDelete("txn/b", clientv3.WithPrevKV())
+
+	log.Step("empty")(c.Txn(ctx).Commit())
+	log.Step("if alone")(c.Txn(ctx).If(no).Commit())
+	log.Step("then alone")(c.Txn(ctx).Then(put, get).Commit())
+	log.Step("else alone")(c.Txn(ctx).Else(drop).Commit())
+	log.Step("then taken")(c.Txn(ctx).If(yes).Then(put, get, drop).Else(get).Commit())
+	log.Step("else taken")(c.Txn(ctx).If(yes, no).Then(put).Else(get, put).Commit())
+	log.Step("read-only")(c.Txn(ctx).If(yes).Then(get).Commit())
+	log.Step("read-only, serializable")(c.Txn(ctx).Then(clientv3.OpGet("txn/b", clientv3.WithSerializable())).Commit())
+	log.Step("nested")(c.Txn(ctx).If(yes).Then(
+		put,
+		clientv3.OpTxn([]clientv3.Cmp{no}, nil, []clientv3.Op{
+			clientv3.OpPut("txn/c", "2"),
+			clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpGet("txn/c")}, nil),
+		}),
+	).Commit())
+	log.Step("nested, read-only")(c.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{get}, nil)).Commit())
+	log.Step("empty ops")(c.Txn(ctx).If().Then().Else().Commit())
+}
+
+func txnErrors(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
+	put, get := clientv3.OpPut("txn/e", "1"), clientv3.OpGet("txn/e")
+	log.Step("duplicate key")(c.Txn(ctx).Then(put, put).Commit())
+	log.Step("empty key")(c.Txn(ctx).Then(clientv3.OpPut("", "1")).Commit())
+	log.Step("incomplete comparison")(c.Txn(ctx).If(clientv3.Value("txn/e")).Then(get).Commit())
+	log.Step("zero comparison")(c.Txn(ctx).If(clientv3.Cmp{}).Then(get).Commit())
+
+	log.Panic("if twice", func() { c.Txn(ctx).If().If() })
+	log.Panic("if after then", func() { c.Txn(ctx).Then().If() })
+	log.Panic("if after else", func() { c.Txn(ctx).Else().If() })
+	log.Panic("then twice", func() { c.Txn(ctx).Then().Then() })
+	log.Panic("then after else", func() { c.Txn(ctx).Else().Then() })
+	log.Panic("else twice", func() { c.Txn(ctx).Else().Else() })
+	log.Panic("zero op", func() { c.Txn(ctx).Then(clientv3.Op{}) })
+	log.Panic("new op", func() { c.Txn(ctx).Else(*clientv3.NewOp()) })
+	log.Panic("zero op, nested", func() { c.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{{}}, nil)) })
+
+	reused := c.Txn(ctx).If().Then(clientv3.OpPut("txn/e", "1"))
+	log.Step("commit")(reused.Commit())
+	log.Step("commit again")(reused.Commit())
+	log.Step("clean up")(c.Delete(ctx, "txn/", clientv3.WithPrefix()))
 }

@@ -3,6 +3,7 @@ package behaviours
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -140,4 +141,111 @@ func untilRead(ctx context.Context, c *clientv3.Client, key string) {
 		_, err := c.Get(ctx, key)
 		return err
 	})
+}
+
+// enable switches authentication on, with users root and alice, who may do everything below /alice/.
+func enable(ctx context.Context, s Site) {
+	c := s.client()
+	for _, user := range []string{"root", "alice"} {
+		ok(c.UserAdd(ctx, user, user))
+		ok(c.RoleAdd(ctx, user))
+		ok(c.UserGrantRole(ctx, user, user))
+	}
+	ok(c.RoleGrantPermission(ctx, "alice", "/alice/", clientv3.GetPrefixRangeEnd("/alice/"), clientv3.PermissionType(clientv3.PermReadWrite)))
+	ok(c.AuthEnable(ctx))
+	must(c.Close())
+}
+
+func authLaterWatch(ctx context.Context, s Site, _ *transcript.Log) {
+	watchSwitched(ctx, s.as("alice"), func() { enable(ctx, s) })
+}
+
+func authSwitchedOff(ctx context.Context, s Site, _ *transcript.Log) {
+	enable(ctx, s)
+	root := s.as("root")
+	watchSwitched(ctx, root, func() { ok(root.AuthDisable(ctx)) })
+}
+
+// watchSwitched opens a watch before authentication is switched on or off, and another one after it.
+func watchSwitched(ctx context.Context, c *clientv3.Client, change func()) {
+	watch := created(ctx, c, "/alice/", clientv3.WithPrefix())
+	change()
+	ok(c.Put(ctx, "/alice/a", "1"))
+	events(watch, 1)
+	opened(ctx, c, func() {})
+	events(watch, 1)
+}
+
+// tlsUser uses the certificate's common name, root, in place of a token.
+func tlsUser(ctx context.Context, s Site, _ *transcript.Log) {
+	enable(ctx, s)
+	opened(ctx, s.client(), func() {})
+}
+
+func largeValues(ctx context.Context, c *clientv3.Client) {
+	const n = 5
+	watch := created(ctx, c, "/large/", clientv3.WithPrefix())
+	value := strings.Repeat("x", 1<<20)
+	first := create(ctx, c, "/large/0", value)
+	for i := 1; i < n; i++ {
+		create(ctx, c, fmt.Sprintf("/large/%d", i), value)
+	}
+	got := ok(c.Get(ctx, "/large/", clientv3.WithPrefix()))
+	want(len(got.Kvs) == n && string(got.Kvs[n-1].Value) == value, "got %d keys", len(got.Kvs))
+	past := c.Watch(ctx, "/large/", clientv3.WithPrefix(), clientv3.WithRev(first), clientv3.WithFragment())
+	for _, watch := range []clientv3.WatchChan{watch, past} {
+		want(string(events(watch, n)[n-1].Kv.Value) == value, "another value in the event")
+	}
+}
+
+func manyKeys(ctx context.Context, c *clientv3.Client) {
+	const writers, total, page = 16, 10_000, 1_000
+	watch := created(ctx, c, "/many/", clientv3.WithPrefix())
+	each(writers, func(w int) {
+		for i := w; i < total; i += writers {
+			create(ctx, c, fmt.Sprintf("/many/%05d", i), "value")
+		}
+	})
+	first := ok(c.Get(ctx, "/many/", clientv3.WithPrefix(), clientv3.WithLimit(page)))
+	want(first.Count == total, "count %d", first.Count)
+	got, more := first.Kvs, first.More
+	for more {
+		resp := ok(c.Get(ctx, string(got[len(got)-1].Key)+"\x00", clientv3.WithRange(clientv3.GetPrefixRangeEnd("/many/")),
+			clientv3.WithLimit(page), clientv3.WithRev(first.Header.Revision)))
+		got, more = append(got, resp.Kvs...), resp.More
+	}
+	want(len(got) == total, "%d keys in pages", len(got))
+	for i, kv := range got {
+		want(string(kv.Key) == fmt.Sprintf("/many/%05d", i), "key %d is %s", i, kv.Key)
+	}
+	seen := make(map[string]bool)
+	for _, e := range events(watch, total) {
+		seen[string(e.Kv.Key)] = true
+	}
+	want(len(seen) == total, "events of %d keys", len(seen))
+}
+
+// progress requests progress, and waits for notifications.
+func progress(ctx context.Context, c *clientv3.Client) {
+	watch := created(ctx, c, "/progress/a")
+	rev := create(ctx, c, "/progress/a", "1")
+	events(watch, 1)
+	for reached := false; !reached; {
+		must(c.RequestProgress(ctx))
+		select {
+		case resp := <-watch:
+			must(resp.Err())
+			reached = resp.IsProgressNotify() && resp.Header.Revision >= rev
+		case <-time.After(100 * time.Millisecond): // a server need not answer before its watchers are synchronized
+			must(ctx.Err())
+		}
+	}
+	notified := created(ctx, c, "/progress/b", clientv3.WithProgressNotify())
+	rev = create(ctx, c, "/progress/c", "1")
+	for reached := false; !reached; {
+		resp := next(notified, "progress")
+		must(resp.Err())
+		want(len(resp.Events) == 0, "events %v", resp.Events)
+		reached = resp.Header.Revision >= rev
+	}
 }
