@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -45,6 +43,8 @@ func newBuild(ctx context.Context, s suite, official bool) (*build, error) {
 
 // prepare ends with the first error, see package fatal.
 func (b *build) prepare(ctx context.Context) {
+	_, err := os.Stat("suites.go")
+	fatal.If(err, "run it in its own directory")
 	b.dir = fatal.OK(os.MkdirTemp("", "quorate-conformance-"))
 	if b.official {
 		b.editModule(ctx, "-dropreplace="+clientModule)
@@ -65,20 +65,23 @@ func (b *build) editModule(ctx context.Context, edit string) {
 	file := filepath.Join(b.dir, "go.mod")
 	if len(b.flags) == 0 {
 		for _, name := range []string{"go.mod", "go.sum"} {
-			content, err := os.ReadFile(name)
-			fatal.If(err, "run it in its own directory")
-			fatal.If(os.WriteFile(filepath.Join(b.dir, name), content, 0o600))
+			fatal.If(os.WriteFile(filepath.Join(b.dir, name), fatal.OK(os.ReadFile(name)), 0o600))
 		}
 		b.flags = []string{"-mod=mod", "-modfile=" + file}
 	}
-	execute(b.goCommand(ctx, "mod", "edit", edit, file))
+	b.run(ctx, "", "mod", "edit", edit, file)
 }
 
-// execute runs a go command. An error has what it printed.
-func execute(cmd *exec.Cmd) {
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fatal.If(fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out))
+// run runs a go command in a folder, "" for this one, and returns what it printed. An error, which ends it, has what it said besides.
+func (b *build) run(ctx context.Context, folder string, args ...string) string {
+	cmd := b.goCommand(ctx, args...)
+	cmd.Dir = folder
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w\n%s", err, exit.Stderr)
 	}
+	fatal.If(err, strings.Join(cmd.Args, " "))
+	return string(out)
 }
 
 // check ends with an error unless the tests are the released ones, and the client the one that was asked for.
@@ -103,12 +106,7 @@ func (b *build) check(ctx context.Context) {
 
 // listModules returns what "go list -m" says of modules, as the suite is compiled with them.
 func (b *build) listModules(ctx context.Context, format string, paths ...string) []string {
-	out, err := b.goCommand(ctx, slices.Concat([]string{"list", "-m", "-f=" + format}, b.flags, paths)...).Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("%w\n%s", err, exit.Stderr)
-	}
-	fatal.If(err, "run it in its own directory: go list -m")
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
+	return strings.Split(strings.TrimSpace(b.run(ctx, "", slices.Concat([]string{"list", "-m", "-f=" + format}, b.flags, paths)...)), "\n")
 }
 
 // folder is where the tests run.
@@ -178,16 +176,14 @@ func (b *build) buildServers(ctx context.Context) {
 		b.buildServer(ctx, version, filepath.Join(bin, name))
 	}
 	if len(b.suite.servers) > 0 {
-		execute(b.goCommand(ctx, slices.Concat([]string{"build"}, b.flags, []string{"-o", filepath.Join(bin, "etcdctl"), "./etcdctl"})...))
+		b.run(ctx, "", slices.Concat([]string{"build"}, b.flags, []string{"-o", filepath.Join(bin, "etcdctl"), "./etcdctl"})...)
 	}
 }
 
 // buildServer builds a release of etcd with its fail points, in a copy of its module.
 func (b *build) buildServer(ctx context.Context, version, executable string) {
-	out, err := b.goCommand(ctx, "mod", "download", "-json", serverModule+"@"+version).Output()
-	fatal.If(err, "go mod download "+serverModule+"@"+version)
 	var module struct{ Dir string }
-	fatal.If(json.Unmarshal(out, &module))
+	fatal.If(json.Unmarshal([]byte(b.run(ctx, "", "mod", "download", "-json", serverModule+"@"+version)), &module))
 	source := filepath.Join(b.dir, "server", version)
 	fatal.If(os.CopyFS(source, os.DirFS(module.Dir)))
 	beside := []string{"api", "client/pkg", "client", "pkg"} // in the repository of etcd
@@ -195,31 +191,11 @@ func (b *build) buildServer(ctx context.Context, version, executable string) {
 	for _, part := range beside {
 		edit = append(edit, "-dropreplace=go.etcd.io/etcd/"+part+"/v3")
 	}
-	for _, args := range [][]string{
-		edit,
-		slices.Concat([]string{"run", gofail, "enable"}, fatal.OK(foldersWithFailPoints(source))),
-		{"get", gofail},
-		{"build", "-mod=mod", "-o", executable, "."},
-	} {
-		cmd := b.goCommand(ctx, args...)
-		cmd.Dir = source
-		execute(cmd)
-	}
-}
-
-// foldersWithFailPoints returns the folders of packages that have fail points.
-func foldersWithFailPoints(root string) (folders []string, err error) {
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".go" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if dir := filepath.Dir(path); bytes.Contains(text, []byte("// gofail:")) && !slices.Contains(folders, dir) {
-			folders = append(folders, dir)
-		}
-		return err
-	})
-	return folders, err
+	b.run(ctx, source, edit...)
+	folders := strings.Fields(b.run(ctx, source, "list", "-find", "-f={{.Dir}}", "./..."))
+	b.run(ctx, source, slices.Concat([]string{"run", gofail, "enable"}, folders)...)
+	b.run(ctx, source, "get", gofail)
+	b.run(ctx, source, "build", "-mod=mod", "-o", executable, ".")
 }
 
 // startEtcd starts an empty etcd, which is also reached at the address that the tests expect. stop ends it and removes its files.

@@ -3,6 +3,9 @@ package shim
 import (
 	"fmt"
 	"go/types"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/compat/internal/source"
@@ -134,3 +137,48 @@ func typeParamsOf(name *types.TypeName) *types.TypeParamList {
 }
 
 var errorType = types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
+
+// forwarded is the name by which a file of the shim imports the package that it forwards to.
+const forwarded = "quorate"
+
+// imports are the imports of one generated file: names by import path.
+type imports struct {
+	from  *types.Package
+	names map[string]string
+}
+
+func newImports(from *source.Package) imports {
+	return imports{from: from.Package, names: map[string]string{from.Path(): forwarded}}
+}
+
+func (i imports) add(importPath, name string) { i.names[importPath] = name }
+
+// qualify is a [types.Qualifier]: it returns the name of a package and imports it. Types of ours are written as the
+// shim's, which they are; those of the package itself need no qualifier.
+func (i imports) qualify(pkg *types.Package) string {
+	if pkg.Path() == i.from.Path() {
+		return ""
+	}
+	importPath := source.ToOfficial(pkg.Path())
+	if name := i.names[importPath]; name != "" {
+		return name
+	}
+	name, taken := pkg.Name(), slices.Collect(maps.Values(i.names))
+	for n := 2; slices.Contains(taken, name); n++ {
+		name = fmt.Sprint(pkg.Name(), n)
+	}
+	i.names[importPath] = name
+	return name
+}
+
+// source is the list of imports.
+func (i imports) source() string {
+	var b strings.Builder
+	for _, importPath := range slices.Sorted(maps.Keys(i.names)) {
+		if name := i.names[importPath]; name != path.Base(importPath) {
+			b.WriteString(name + " ")
+		}
+		fmt.Fprintf(&b, "%q\n", importPath)
+	}
+	return b.String()
+}

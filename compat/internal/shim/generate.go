@@ -14,6 +14,8 @@ import (
 	"path"
 	"strings"
 
+	goimports "golang.org/x/tools/imports"
+
 	"github.com/quorate/quorate/compat/internal/source"
 	"github.com/quorate/quorate/internal/fatal"
 )
@@ -62,7 +64,8 @@ func (w *writer) source() []byte {
 			b.WriteString("\n" + decls)
 		}
 	}
-	formatted, err := format.Source([]byte(b.String()))
+	// It groups the imports as gci does.
+	formatted, err := goimports.Process("", []byte(b.String()), &goimports.Options{FormatOnly: true, Comments: true, TabIndent: true, TabWidth: 8})
 	fatal.If(err, w.from.Path()+": generated source")
 	return formatted
 }
