@@ -83,14 +83,10 @@ func (c *contender) once(ctx context.Context) {
 // ensureSession makes a session unless there is one that lives as far as the client
 // knows.
 func (c *contender) ensureSession() bool {
-	if c.session != nil {
-		select {
-		case <-c.session.Done():
-			c.drop()
-		default:
-			return true
-		}
+	if c.session != nil && !pause.Closed(c.session.Done()) {
+		return true
 	}
+	c.drop()
 	ctx, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(sessionTimeout, cancel)
 	s, err := c.client.Session(ctx, sessionTTL)

@@ -86,7 +86,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	compactor := &compactor{kv: kv, rec: env.Record}
 	compacted := robustness.Go(1, func(int) { compactor.run(ctx, env.Rand(compactorStream)) })
 	writers := write(kv, env)
-	readers := watch(clients, env, func() storeState { return storeState{env.Record.Revision(), compactor.last()} })
+	readers := watch(clients, env, func() storeState { return storeState{env.Record.Revision(), compactor.last.Load()} })
 	var seen []history.Watch
 	env.Cleanup(func() (err error) {
 		seen, err = readers.end()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -199,11 +200,10 @@ const (
 
 // compactor compacts the history now and then.
 type compactor struct {
-	kv  *clientv3.Client
-	rec *robustness.Recorder
-
-	mu   sync.Mutex
-	made []int64 // with those whose outcome is unknown
+	kv   *clientv3.Client
+	rec  *robustness.Recorder
+	made []int64      // with those whose outcome is unknown
+	last atomic.Int64 // the highest revision of them
 }
 
 // run compacts until ctx ends.
@@ -213,7 +213,7 @@ func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
 		if rng.IntN(2) == 0 {
 			leave = rng.Int64N(manyKept)
 		}
-		if revision := c.rec.Revision() - leave; revision > c.last() {
+		if revision := c.rec.Revision() - leave; revision > c.last.Load() {
 			c.compact(ctx, revision)
 		}
 	}
@@ -222,20 +222,9 @@ func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
 // compact compacts to a revision. Its error does not matter: the
 // compaction may still be executed.
 func (c *compactor) compact(ctx context.Context, revision int64) {
-	c.mu.Lock()
 	c.made = append(c.made, revision)
-	c.mu.Unlock()
+	c.last.Store(revision)
 	ctx, cancel := context.WithTimeout(ctx, compactTimeout)
 	defer cancel()
 	_, _ = c.kv.Compact(ctx, revision)
-}
-
-// last returns the highest revision that was compacted.
-func (c *compactor) last() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.made) == 0 {
-		return 0
-	}
-	return c.made[len(c.made)-1]
 }
