@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/compat/internal/source"
 )
 
-var update = flag.Bool("update", false, "write the files of TestPublicAPI")
+var update = flag.Bool("update", false, "write the files of TestPublicAPI, and what is generated")
 
 // publicModules are the folders of the modules that programs import packages of, by the file below api in the root that
 // lists what the packages export.
