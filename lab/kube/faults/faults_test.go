@@ -3,10 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
-	"errors"
-	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -66,54 +62,17 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "draw the picture of the pages")
-
-// The picture on the first page shows the figures of the record beside it.
-func TestPictureIsOfTheRecord(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/kube-faults.json")
-	require.NoError(t, err)
-	var r record
-	require.NoError(t, json.Unmarshal(text, &r))
-	path := "../../../docs/kube-faults.svg"
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(draw(r)), 0o644))
-	}
-	picture, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, draw(r), string(picture), "run the test with -update to draw it")
-}
-
-func TestRecordAndPicture(t *testing.T) {
-	none, far := row{Fault: "none"}, row{Fault: "slow & far"}
-	worst := row{Fault: "stop", Event: 1.5, List: 10, Writes: 300, FailedWrites: 2, LeasesLost: 3}
-	want := record{HoldSeconds: 15, Results: []result{
-		{Client: official, Rows: []row{none, worst, far}, Starts: []float64{0}},
-		{Client: quorate, Rows: []row{none, {Fault: "stop", Write: 0.01}, far}},
-	}}
-	dir := t.TempDir()
-	files := settings{record: filepath.Join(dir, "record.json"), picture: filepath.Join(dir, "picture.svg")}
+func TestRecord(t *testing.T) {
+	want := record{HoldSeconds: 15, Results: []result{{Client: official, Rows: []row{{Fault: "stop", Event: 1.5}}, Starts: []float64{0}}}}
+	s := settings{record: filepath.Join(t.TempDir(), "record.json")}
 	var out bytes.Buffer
-	files.save(want, &out)
-	recorded, err := os.ReadFile(files.record)
+	s.save(want, &out)
+	recorded, err := os.ReadFile(s.record)
 	require.NoError(t, err)
 	assert.Equal(t, out.String(), string(recorded))
 	var again record
 	require.NoError(t, json.Unmarshal(recorded, &again))
 	assert.Equal(t, want, again)
-
-	picture, err := os.ReadFile(files.picture)
-	require.NoError(t, err)
-	for _, text := range []string{"for 15 s", "a follower is frozen", "slow &amp; far", ">10 s<", ">1.5 s<", ">0.01 s<", ">3 of 8<"} {
-		assert.Contains(t, string(picture), text)
-	}
-	assert.NotContains(t, string(picture), ">none<")
-	for dec := xml.NewDecoder(bytes.NewReader(picture)); ; {
-		if _, err := dec.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // One fault under load, on the API server that is there.
