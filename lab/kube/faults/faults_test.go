@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,19 +59,6 @@ func TestBadArguments(t *testing.T) {
 	} {
 		require.ErrorContains(t, fatal.Catch(func() { run(t.Context(), args, new(bytes.Buffer), new(bytes.Buffer)) }), want)
 	}
-}
-
-func TestRecord(t *testing.T) {
-	want := record{HoldSeconds: 15, Results: []result{{Client: official, Rows: []row{{Fault: "stop", Event: 1.5}}, Starts: []float64{0}}}}
-	s := settings{record: filepath.Join(t.TempDir(), "record.json")}
-	var out bytes.Buffer
-	s.save(want, &out)
-	recorded, err := os.ReadFile(s.record)
-	require.NoError(t, err)
-	assert.Equal(t, out.String(), string(recorded))
-	var again record
-	require.NoError(t, json.Unmarshal(recorded, &again))
-	assert.Equal(t, want, again)
 }
 
 // One fault under load, on the API server that is there.

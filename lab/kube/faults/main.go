@@ -5,8 +5,8 @@
 //
 // For each fault it measures how late events of watches, answers to LIST and writes were at worst,
 // how many of eight leaders, elected by client-go with its defaults, lost their lease, and for how
-// long the API server said that it was not ready. The figures are printed as JSON; -record writes them
-// to a file. The test of the picture draws them with -update.
+// long the API server said that it was not ready. The figures are printed as JSON. The test
+// of the picture draws them with -update.
 package main
 
 import (
@@ -40,7 +40,6 @@ type settings struct {
 	settle   time.Duration // how long it is measured after a fault, before the next one
 	idle     time.Duration // how long the API server idles before, to measure its CPU
 	starts   int
-	record   string // where to write the figures, not at all if empty
 	log      io.Writer
 }
 
@@ -69,7 +68,6 @@ func run(ctx context.Context, args []string, out, log io.Writer) {
 	overQuorate := flags.String("quorate", "", "kube-apiserver over Quorate; none is left out")
 	flags.DurationVar(&s.hold, "hold", 15*time.Second, "how long each fault lasts")
 	flags.IntVar(&s.starts, "starts", 0, "how often the API server is started while a follower is cut off")
-	flags.StringVar(&s.record, "record", "", "file for the figures, as JSON")
 	fatal.If(flags.Parse(args))
 	for _, b := range []binary{{official, *overOfficial}, {quorate, *overQuorate}} {
 		if b.path != "" {
@@ -79,7 +77,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) {
 	if len(s.binaries) == 0 {
 		fatal.If(errors.New("no API server: name one with -official or -quorate; `make kube-faults` builds both"))
 	}
-	s.save(s.measureAll(ctx), out)
+	figures := json.NewEncoder(out)
+	figures.SetIndent("", "  ")
+	fatal.If(figures.Encode(s.measureAll(ctx)))
 }
 
 // measureAll measures every API server.
@@ -185,13 +185,4 @@ type row struct {
 	Writes       int     `json:"writes"`
 	FailedWrites int     `json:"failed_writes"`
 	LeasesLost   int     `json:"leases_lost"`
-}
-
-// save prints the record, and writes it to the file that was asked for.
-func (s settings) save(r record, out io.Writer) {
-	text := append(fatal.OK(json.MarshalIndent(r, "", "  ")), '\n')
-	fatal.OK(out.Write(text))
-	if s.record != "" {
-		fatal.If(os.WriteFile(s.record, text, 0o644)) //nolint:gosec // a page of the repository, readable by all
-	}
 }
