@@ -33,11 +33,11 @@ const (
 	maxPause       = time.Minute
 	maxOutagePause = 15 * time.Second
 
-	// maxBrief is how many connections in a row may end within briefLife, found dead or with no work done, before
-	// the next attempts wait as after failed ones: something resets them, or loses large packets. A proxy that ends
-	// a connection after so many requests does not slow the next one.
-	maxBrief  = 3
-	briefLife = 2 * time.Second
+	// maxBrief is how many connections in a row may be lost within firstPause, no work done, or found dead within
+	// silentSoon, before the next attempts wait as after failed ones: something resets them, or loses large packets.
+	// A proxy that ends a connection after so many requests does not slow the next one.
+	maxBrief   = 3
+	silentSoon = 2 * time.Second
 
 	// subConnBackoff is the backoff of gRPC with [ConnectParams].
 	subConnBackoff = 100 * time.Millisecond
@@ -125,7 +125,7 @@ func (rc *reconnector) noteOutageLocked() {
 		return
 	}
 	n := rc.triedLocked()
-	if now.Sub(t.ended) >= briefLife || !slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool { return ep.conn(Calls).brief > maxBrief }) {
+	if now.Sub(t.ended) >= silentSoon || !slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool { return ep.conn(Calls).brief > maxBrief }) {
 		t.taken = 0
 	}
 	t.outage, t.since, t.next = true, now, now

@@ -69,7 +69,7 @@ func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
 			assert.LessOrEqual(t, dials(servers)-before, int64(30), "in a minute")
 			within(t, 16*time.Second, "connected", c.endpoint(s).Ready)
 
-			time.Sleep(2 * time.Second)
+			time.Sleep(time.Second)
 			s.disconnect()
 			synctest.Wait()
 			within(t, 250*time.Millisecond, "connected again", c.endpoint(s).Ready)

@@ -249,7 +249,11 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnectedLocked()
 		if was == connectivity.Ready {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
-			if s.brief++; time.Since(s.attempted) >= briefLife || s.useful.Load() && !s.foundDead {
+			lasts := firstPause
+			if s.foundDead {
+				lasts = silentSoon
+			}
+			if s.brief++; time.Since(s.attempted) >= lasts || s.useful.Load() && !s.foundDead {
 				s.brief = 0
 			}
 		}

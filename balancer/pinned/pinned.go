@@ -36,11 +36,14 @@ package pinned
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/quorate/quorate/balancer"
+	"github.com/quorate/quorate/health"
 )
 
 // Form is one of the two ways to pin an endpoint.
@@ -102,5 +105,145 @@ func parse(js []byte) (serviceconfig.LoadBalancingConfig, error) {
 		return c, nil
 	default:
 		return nil, fmt.Errorf("form must be %q or %q; it is %q", Race, FirstOfAll, c.Form)
+	}
+}
+
+// pin is the endpoint in use. Both forms embed it.
+type pin struct {
+	endpoint atomic.Pointer[balancer.Endpoint]
+	last     atomic.Pointer[unpinned]
+	env
+}
+
+// env is what a pin reads from outside. Tests replace it.
+type env struct {
+	now                func() time.Time
+	random             func(n int) int // at least 0, less than n
+	ready, unreachable func(*balancer.Endpoint) bool
+	priority           func(*balancer.Endpoint) uint32
+}
+
+var realEnv = env{
+	now: time.Now, random: rand.IntN,
+	ready: (*balancer.Endpoint).Ready, unreachable: (*balancer.Endpoint).Unreachable, priority: (*balancer.Endpoint).Priority,
+}
+
+type unpinned struct {
+	endpoint *balancer.Endpoint
+	reason   Reason
+	at       time.Time
+}
+
+// Pinned returns the endpoint that is in use, nil if none is.
+func (p *pin) Pinned() *balancer.Endpoint { return p.endpoint.Load() }
+
+// LastUnpin returns the endpoint that was unpinned last, why, and when.
+func (p *pin) LastUnpin() (ep *balancer.Endpoint, reason Reason, at time.Time) {
+	last := p.last.Load()
+	if last == nil {
+		return nil, None, time.Time{}
+	}
+	return last.endpoint, last.reason, last.at
+}
+
+// move replaces the pinned endpoint from by next, either of which may be nil. It returns
+// false if from is no longer pinned.
+func (p *pin) move(from, next *balancer.Endpoint, reason Reason) bool {
+	if !p.endpoint.CompareAndSwap(from, next) {
+		return false
+	}
+	if from != nil {
+		p.last.Store(&unpinned{from, reason, p.now()})
+	}
+	return true
+}
+
+// reasonToUnpin returns the reason to unpin an endpoint that is, or was, connected.
+func (p *pin) reasonToUnpin(ep *balancer.Endpoint) Reason {
+	if reason := byState[ep.State()]; reason != None {
+		return reason
+	}
+	if !p.ready(ep) {
+		return Disconnected
+	}
+	return None
+}
+
+// randomUsable returns a random one of the connected endpoints that have no reason to be
+// unpinned, nil if there is none.
+func (p *pin) randomUsable(eps []*balancer.Endpoint) *balancer.Endpoint {
+	if len(eps) == 0 {
+		return nil
+	}
+	begin := p.random(len(eps))
+	for i := range eps {
+		if ep := eps[(begin+i)%len(eps)]; p.reasonToUnpin(ep) == None {
+			return ep
+		}
+	}
+	return nil
+}
+
+// randomOf returns a random one of the endpoints. There must be at least one.
+func (p *pin) randomOf(eps []*balancer.Endpoint) *balancer.Endpoint { return eps[p.random(len(eps))] }
+
+// Reason is why an endpoint was unpinned. The zero value is None.
+type Reason uint8
+
+const (
+	// None means that there is no reason to unpin the endpoint.
+	None Reason = iota
+	// Disconnected means that the connection was lost or is being closed by the server.
+	Disconnected
+	// Dead means that the endpoint does not answer at all.
+	Dead
+	// Suspected means that the endpoint was silent for longer than usual while another one
+	// was available.
+	Suspected
+	// Slow means that the endpoint answers much later than it should.
+	Slow
+	// Lagging means that the endpoint is alive but completes no work.
+	Lagging
+	// Degraded means that the server reports that it can serve local calls only, for now.
+	Degraded
+	// Restricted means that the role of the server lets it serve local calls only.
+	Restricted
+	// NotServing means that the server reports that it does not serve.
+	NotServing
+	// Removed means that the endpoint is no longer one of the client's.
+	Removed
+	// Outranked means that an endpoint of a better priority was fit.
+	Outranked
+)
+
+var reasonNames = [...]string{
+	None: "none", Disconnected: "disconnected", Dead: "dead", Suspected: "suspected", Slow: "slow", Lagging: "lagging",
+	Degraded: "degraded", Restricted: "restricted", NotServing: "not serving", Removed: "removed",
+	Outranked: "outranked",
+}
+
+// String returns the reason's name: "none", "disconnected", "dead", "suspected", "slow",
+// "lagging", "degraded", "restricted", "not serving", "removed" or "outranked".
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// byState maps the states in which an endpoint is unpinned to the reason.
+var byState = map[health.State]Reason{
+	health.Suspected: Suspected, health.Slow: Slow, health.Lagging: Lagging, health.Degraded: Degraded,
+	health.Restricted: Restricted, health.NotServing: NotServing, health.Draining: Removed, health.Dead: Dead,
+}
+
+// useful reports whether an endpoint with this reason can still serve some calls. It then
+// stays connected until another one has replaced it.
+func (r Reason) useful() bool {
+	switch r {
+	case None, Suspected, Slow, Lagging, Degraded, Restricted:
+		return true
+	default:
+		return false
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/introspect"
+	"github.com/quorate/quorate/retry"
 )
 
 // reporter reports calls to the CallObserver and the Tracer. It is nil if there is
@@ -57,4 +59,17 @@ func (c *call) traceEnd(a *attempt, err error) {
 	if a.trace != nil {
 		a.trace.End(c.caller.name(a.endpoint()), err)
 	}
+}
+
+// Inspect fills in the channel's part: endpoints, calls and budgets.
+func (c *Channel) Inspect(o introspect.Options, into *introspect.Client) {
+	c.inspector.Inspect(c.monitor, o, into)
+	into.Calls.InFlight = int(c.running.Load())
+	of := func(name string, b *retry.Budget) introspect.Budget {
+		left, limit := b.Left()
+		return introspect.Budget{Name: name, Left: left, Max: limit}
+	}
+	into.Budgets = append([]introspect.Budget{
+		of("retry", c.budget), of("stream retry", c.streams.budget), of("hedge", c.hedges.Budget),
+	}, into.Budgets...)
 }

@@ -44,3 +44,35 @@ func Signal(wake chan<- struct{}) {
 	default:
 	}
 }
+
+const (
+	// firstDelay is short, because one failure proves little, but long enough for a
+	// cluster in which all clients lose their watches at once.
+	firstDelay = 100 * time.Millisecond
+
+	// maxDelay bounds the load of clients whose requests fail. It does not delay recovery
+	// after an outage, because an attempt that waits for its end takes longer than that.
+	maxDelay = 10 * time.Second
+)
+
+// Backoff is the time between attempts: random between half and all of a bound that
+// doubles from 100 ms to 10 s. The zero value begins at 100 ms.
+type Backoff struct {
+	last time.Duration
+}
+
+// next returns the bound of the next delay, after an attempt of the given duration.
+func (b *Backoff) next(took time.Duration) time.Duration {
+	if took >= maxDelay {
+		b.last = 0
+	}
+	b.last = min(max(2*b.last, firstDelay), maxDelay)
+	return b.last
+}
+
+// Wait returns when the next delay has passed, or ctx has ended. An attempt that took at
+// least the maximum delay resets the delays.
+func (b *Backoff) Wait(ctx context.Context, took time.Duration) {
+	half := b.next(took) / 2
+	_ = For(ctx, half+rand.N(half)) // the caller sees that it has ended
+}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/quorate/quorate/internal/utf8text"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/pools"
+	"github.com/quorate/quorate/pool"
+	"github.com/quorate/quorate/pool/grpcpool"
 )
 
 // keys returns the attribute's key for a label.
@@ -67,4 +70,30 @@ func utf8Only(attributes []attribute.KeyValue) []attribute.KeyValue {
 		}
 	}
 	return attributes
+}
+
+// ObserveKV reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
+// or a *leaderelection.Metrics, such as "quorate.batch.rpcs" and "quorate.cache.gets"
+// (docs/observing.md), until the registration is ended. The attribute "quorate.client.name" is name.
+// The error says that the provider is missing, or is the provider's.
+func ObserveKV(provider metric.MeterProvider, name string, kv observe.MetricSource) (metric.Registration, error) {
+	return observeMetrics(provider, []attribute.KeyValue{clientKey.String(name)}, kvKeys, kv.Metrics, kv.Metrics)
+}
+
+func kvKeys(label string) attribute.Key { return attribute.Key("quorate.kv." + label) }
+
+// ObservePool reports the metrics of a pool of resources, "quorate.pool.resources" and others
+// (docs/observing.md), until the registration is ended. The attribute "quorate.pool.name" is
+// name. stats is the Stats method of the pool; it is called with each collection. The error says
+// that the provider is missing, or is the provider's.
+func ObservePool(provider metric.MeterProvider, name string, stats func() pool.Stats) (metric.Registration, error) {
+	metrics := func() []observe.Metric { return pools.Of(stats()) }
+	return observeMetrics(provider, []attribute.KeyValue{attribute.String("quorate.pool.name", name)}, poolKeys, metrics, metrics)
+}
+
+// ObserveConnectionPool is [ObservePool] for a pool of gRPC connections, whose metrics are
+// "quorate.grpcpool.connections" and others.
+func ObserveConnectionPool(provider metric.MeterProvider, name string, stats func() grpcpool.Stats) (metric.Registration, error) {
+	metrics := func() []observe.Metric { return pools.OfConnections(stats()) }
+	return observeMetrics(provider, []attribute.KeyValue{attribute.String("quorate.pool.name", name)}, poolKeys, metrics, metrics)
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/quorate/quorate/internal/utf8text"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/observe/pools"
+	"github.com/quorate/quorate/pool"
+	"github.com/quorate/quorate/pool/grpcpool"
 )
 
 // metricCollector collects metrics measured elsewhere.
@@ -78,4 +81,27 @@ func (d descs) collect(ch chan<- prometheus.Metric, metrics []observe.Metric, ot
 		}
 		ch <- prometheus.MustNewConstMetric(d[m.Name], kind, m.Value, values...)
 	}
+}
+
+// NewKVCollector returns the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
+// or a *leaderelection.Metrics, which are "quorate_batch_rpcs_total", "quorate_cache_gets_total" and
+// others (docs/observing.md), read at each collection. The label "client" is name; a registry refuses
+// a second collector of the same type and name.
+func NewKVCollector(name string, kv observe.MetricSource) prometheus.Collector {
+	return newMetricCollector("client", name, kv.Metrics)
+}
+
+// NewPoolCollector returns the metrics of a pool of resources, which are "quorate_pool_resources"
+// and others (docs/observing.md). The label "pool" is name, which tells the pools of a registry
+// apart. stats is the Stats method of the pool; it is called with each collection.
+func NewPoolCollector(name string, stats func() pool.Stats) prometheus.Collector {
+	metrics := func() []observe.Metric { return pools.Of(stats()) }
+	return newMetricCollector("pool", name, metrics)
+}
+
+// NewConnectionPoolCollector is [NewPoolCollector] for a pool of gRPC connections, whose metrics are
+// "quorate_grpcpool_connections" and others.
+func NewConnectionPoolCollector(name string, stats func() grpcpool.Stats) prometheus.Collector {
+	metrics := func() []observe.Metric { return pools.OfConnections(stats()) }
+	return newMetricCollector("pool", name, metrics)
 }

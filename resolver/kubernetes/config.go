@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
@@ -97,4 +100,87 @@ func (c Config) withDefaults() Config {
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, DefaultMaxBackoff)
 	c.MassRemovalDelay = cmp.Or(c.MassRemovalDelay, DefaultMassRemovalDelay)
 	return c
+}
+
+// podEnvironment is how a process detects that it runs in a pod.
+type podEnvironment struct {
+	inCluster     func() (*rest.Config, error)
+	namespaceFile string // in which the kubelet stores the namespace
+}
+
+func currentEnvironment() podEnvironment {
+	return podEnvironment{inCluster: rest.InClusterConfig, namespaceFile: "/var/run/secrets/kubernetes.io/serviceaccount/namespace"}
+}
+
+// complete returns the configuration with the API server and the namespace filled in. The namespace is that of the pod, else,
+// unless the API server was given, that of the kubeconfig's context, else the default one.
+func (e podEnvironment) complete(c Config) (Config, error) {
+	namespace := ""
+	if raw, err := os.ReadFile(e.namespaceFile); err == nil { // it exists only in a pod
+		namespace = strings.TrimSpace(string(raw))
+	}
+	if c.REST == nil {
+		kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{})
+		var err error
+		if c.REST, err = e.find(kubeconfig); err != nil {
+			return c, err
+		}
+		if namespace == "" {
+			namespace, _, _ = kubeconfig.Namespace() // "" with an error
+		}
+	}
+	c.Namespace = cmp.Or(c.Namespace, namespace, "default")
+	return c, nil
+}
+
+// find returns the default configuration of the API server connection.
+func (e podEnvironment) find(kubeconfig clientcmd.ClientConfig) (*rest.Config, error) {
+	cfg, err := e.inCluster()
+	if err == nil {
+		return cfg, nil
+	}
+	if !errors.Is(err, rest.ErrNotInCluster) {
+		return nil, fmt.Errorf("kubernetes: this is a pod, but its service account cannot be used (is automountServiceAccountToken off?): %w", err)
+	}
+	cfg, err = kubeconfig.ClientConfig()
+	if err == nil {
+		return cfg, nil
+	}
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("kubernetes: no API server: this is not a pod, and neither KUBECONFIG nor ~/.kube/config names one: set Config.REST or KUBECONFIG")
+	}
+	return nil, fmt.Errorf("kubernetes: the kubeconfig cannot be used: %w", err)
+}
+
+// timing holds the timeouts for detecting an unreachable API server.
+type timing struct {
+	// answer bounds the time to the header of a response, including the connection.
+	answer time.Duration
+	// listed bounds the time without a new slice in a streamed list. A server that does not
+	// support streamed lists never ends one.
+	listed time.Duration
+	// silence bounds the time without an event of a watch, in which bookmarks come every minute,
+	// and the time to read a list.
+	silence time.Duration
+	// After ping without data, a connection is pinged, and closed if there is no answer within
+	// pong. client-go's own values, 30 s and 15 s, can be changed only for a whole process.
+	ping, pong time.Duration
+	// idle is how long an unused connection is kept. Concurrent requests may open one each.
+	idle time.Duration
+	// steady is how long a watch must last to count as a success, after which the next one opens
+	// at once.
+	steady time.Duration
+}
+
+func defaultTiming() timing {
+	return timing{
+		answer:  15 * time.Second,
+		listed:  10 * time.Second,
+		silence: 2 * time.Minute,
+		ping:    15 * time.Second,
+		pong:    5 * time.Second,
+		idle:    30 * time.Second,
+		steady:  time.Second,
+	}
 }

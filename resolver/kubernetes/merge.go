@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 )
 
@@ -182,4 +184,32 @@ func portDoubt(set []*discoveryv1.EndpointSlice, d serviceTarget) string {
 	}
 	return fmt.Sprintf("the target asks for port %[2]d of %[1]v, and its pods have %[3]s: a number is the pods' port (targetPort); for the Service's port, use its name",
 		d.service, d.port.number, joinPorts(ports))
+}
+
+// store has the slices of a service by name, and their version. The version is empty until they
+// have been listed, and when they must be listed again.
+type store struct {
+	resourceVersion string
+	slices          map[string]*discoveryv1.EndpointSlice
+}
+
+func newStore() *store { return &store{slices: make(map[string]*discoveryv1.EndpointSlice)} }
+
+// apply processes an event, and reports whether a slice changed.
+func (s *store) apply(e event) bool {
+	switch e.kind {
+	case watch.Added, watch.Modified:
+		s.slices[e.object.Name] = e.object
+	case watch.Deleted:
+		delete(s.slices, e.object.Name)
+	default: // a bookmark, or an event of later servers, which only reports progress
+		return false
+	}
+	return true
+}
+
+func (s *store) sorted() []*discoveryv1.EndpointSlice {
+	return slices.SortedFunc(maps.Values(s.slices), func(a, b *discoveryv1.EndpointSlice) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/internal/port"
+	"github.com/quorate/quorate/internal/testpki"
 )
 
 // Server is a running API server. Its methods may be called concurrently.
@@ -154,4 +155,24 @@ func (s *Server) Watches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.watches
+}
+
+// setCertificateLocked gives the server an authority of its own, and a certificate of it.
+func (s *Server) setCertificateLocked() {
+	authority := testpki.New(never{}, "fakeapiserver")
+	certificate := authority.Issue(never{}, "fakeapiserver")
+	s.authority, s.certificate = authority.PEM(), &certificate
+}
+
+// never is what package testpki calls if it cannot make a certificate, which does not happen.
+type never struct{}
+
+func (never) Helper() {}
+
+func (never) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
+
+func (s *Server) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.certificate, nil
 }
