@@ -71,7 +71,7 @@ func (l *lessor) KeepAlive(ctx context.Context, id LeaseID) (<-chan *LeaseKeepAl
 		drops:   &l.drops,
 	}
 	k.subscriber = lease.Subscriber{Sink: k, RequireLeader: requiresLeader(ctx)}
-	k.monitor.begin()
+	k.monitor.set(leaseState{})
 	if err := l.engine.Subscribe(ctx, int64(id), &k.subscriber); err != nil {
 		k.Close(err)
 		return k.ch, err
@@ -112,7 +112,9 @@ type keeper struct {
 	drops      *dropLog
 }
 
-func (k *keeper) Valid(renewed time.Time, ttl time.Duration) { k.monitor.valid(renewed, ttl) }
+func (k *keeper) Valid(renewed time.Time, ttl time.Duration) {
+	k.monitor.set(leaseState{renewed: renewed, ttl: ttl})
+}
 
 // Deliver drops a response if the channel is full: the lease is kept alive whether
 // or not the channel is read.
@@ -127,7 +129,9 @@ func (k *keeper) Deliver(resp *pb.LeaseKeepAliveResponse) {
 // Close also discards the unread responses of a lease that no longer exists: their
 // TTLs are over.
 func (k *keeper) Close(cause error) {
-	k.monitor.end(cause)
+	s := k.monitor.now()
+	s.ended = cause
+	k.monitor.set(s)
 	discard := errors.Is(cause, rpctypes.ErrLeaseNotFound)
 	for discard {
 		select {

@@ -3,7 +3,7 @@ package clientv3
 import (
 	"cmp"
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/clientv3/internal/lease"
@@ -18,20 +18,22 @@ var ErrLeaseUnanswered = lease.ErrUnanswered
 // The zero value is ready to use. It serves one KeepAlive at a time, and is safe
 // for concurrent use.
 type LeaseMonitor struct {
-	mu      sync.Mutex
+	state atomic.Pointer[leaseState] // replaced by the KeepAlive, nil before the first
+}
+
+// leaseState is what a KeepAlive knows of its lease.
+type leaseState struct {
 	renewed time.Time
 	ttl     time.Duration
 	ended   error
 }
 
+func (m *LeaseMonitor) now() leaseState { return *cmp.Or(m.state.Load(), new(leaseState)) }
+
 // LastRenewal returns the send time of the latest request whose response showed
 // that the lease is alive. Before the first keepalive response it is the send time
 // of the grant, if this service granted the lease, and otherwise zero.
-func (m *LeaseMonitor) LastRenewal() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.renewed
-}
+func (m *LeaseMonitor) LastRenewal() time.Time { return m.now().renewed }
 
 // Deadline returns until when the lease lives unless it is revoked: LastRenewal
 // plus the TTL in the response. The leader counts from a later moment, after the
@@ -47,12 +49,11 @@ func (m *LeaseMonitor) LastRenewal() time.Time {
 // The time is on the monotonic clock, which on most systems stops while the machine
 // is suspended: after a suspend the lease may have expired before its Deadline.
 func (m *LeaseMonitor) Deadline() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.renewed.IsZero() {
-		return m.renewed
+	s := m.now()
+	if s.renewed.IsZero() {
+		return s.renewed
 	}
-	return m.renewed.Add(m.ttl)
+	return s.renewed.Add(s.ttl)
 }
 
 // Err returns nil while the lease is kept alive, and after the channel is closed
@@ -65,30 +66,9 @@ func (m *LeaseMonitor) Deadline() time.Time {
 //   - rpctypes.ErrNoLeader, for a context made by [WithRequireLeader];
 //   - the error of the context;
 //   - [ErrKeepAliveHalted]: the Lease or its client was closed.
-func (m *LeaseMonitor) Err() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ended
-}
+func (m *LeaseMonitor) Err() error { return m.now().ended }
 
-// begin resets the monitor for a new KeepAlive.
-func (m *LeaseMonitor) begin() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.renewed, m.ttl, m.ended = time.Time{}, 0, nil
-}
-
-func (m *LeaseMonitor) valid(renewed time.Time, ttl time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.renewed, m.ttl = renewed, ttl
-}
-
-func (m *LeaseMonitor) end(cause error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ended = cause
-}
+func (m *LeaseMonitor) set(s leaseState) { m.state.Store(&s) }
 
 type leaseMonitorKey struct{}
 

@@ -126,9 +126,7 @@ func (c *Cluster) memberAt(address string) *Member {
 
 // Get returns the current value of a key, nil if it does not exist.
 func (c *Cluster) Get(key string) *mvccpb.KeyValue {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.store.Get(key)
+	return locked(c, func() *mvccpb.KeyValue { return c.store.Get(key) })
 }
 
 // Put writes a key without a call, and returns its revision. The key must not be
@@ -160,17 +158,11 @@ func (c *Cluster) Compact(rev int64) error {
 // PutCount returns how often a key was put by executed calls and by Put. Unlike the
 // key's version, a deletion does not reset it.
 func (c *Cluster) PutCount(key string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.store.PutCount(key)
+	return locked(c, func() int { return c.store.PutCount(key) })
 }
 
 // Revision returns the revision of the store.
-func (c *Cluster) Revision() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.store.Revision()
-}
+func (c *Cluster) Revision() int64 { return locked(c, c.store.Revision) }
 
 // ExpireLease expires a lease and deletes its keys. The error is
 // rpctypes.ErrGRPCLeaseNotFound if there is no such lease.
@@ -224,8 +216,11 @@ func (c *Cluster) SetLeader(m *Member) {
 }
 
 // Leader returns the leader; nil if there is none.
-func (c *Cluster) Leader() *Member {
+func (c *Cluster) Leader() *Member { return locked(c, func() *Member { return c.leader }) }
+
+// locked returns what value returns under the cluster's lock.
+func locked[T any](c *Cluster, value func() T) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.leader
+	return value()
 }

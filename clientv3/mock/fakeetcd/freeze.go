@@ -1,6 +1,10 @@
 package fakeetcd
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorate/quorate/internal/pause"
+)
 
 // Freeze makes the member send nothing and read nothing until Continue, as a process after SIGSTOP: its
 // connections stay open, and new ones are accepted. Calls that it has begun are executed. A second Freeze does
@@ -8,7 +12,7 @@ import "time"
 func (m *Member) Freeze() {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
-	if isClosed(m.awake) {
+	if pause.Closed(m.awake) {
 		m.awake = make(chan struct{})
 	}
 }
@@ -17,25 +21,14 @@ func (m *Member) Freeze() {
 func (m *Member) Continue() {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
-	if !isClosed(m.awake) {
+	if !pause.Closed(m.awake) {
 		close(m.awake)
 	}
 }
 
 // awakened returns a channel that is closed when the member goes on, or already if it is not frozen.
 func (m *Member) awakened() <-chan struct{} {
-	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	return m.awake
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	return locked(m.cluster, func() <-chan struct{} { return m.awake })
 }
 
 // awaitAwake returns when the member is not frozen, or the connection is closed.
@@ -53,7 +46,7 @@ func (c *conn) receive(p []byte) (int, error) {
 		return c.received.Read(p)
 	}
 	n, err := c.Conn.Read(p)
-	if isClosed(c.member.awakened()) || isClosed(c.closed) {
+	if pause.Closed(c.member.awakened()) || pause.Closed(c.closed) {
 		return n, err
 	}
 	c.received.Write(p[:n])

@@ -47,11 +47,7 @@ func (h *Hook) Remove() {
 
 // Ran returns how many calls the hook has handled. If it is 0 at the end of a test,
 // the hook was never reached.
-func (h *Hook) Ran() int {
-	h.cluster.mu.Lock()
-	defer h.cluster.mu.Unlock()
-	return h.ran
-}
+func (h *Hook) Ran() int { return locked(h.cluster, func() int { return h.ran }) }
 
 func (c *Cluster) add(h *Hook) *Hook {
 	c.mu.Lock()

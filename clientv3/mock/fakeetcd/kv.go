@@ -22,10 +22,10 @@ const firstChunk = 10
 var kvService = map[string]service{
 	"Range":       unary(checked, kvRange),
 	"RangeStream": streaming(admitRangeStream, kvRangeStream),
-	"Put":         proposed(checked, kvPut),
-	"DeleteRange": proposed(checked, kvDeleteRange),
+	"Put":         storeMethod(checked, (*Call).permitPut, (*store.Store).Put),
+	"DeleteRange": storeMethod(checked, (*Call).permitDelete, (*store.Store).DeleteRange),
 	"Txn":         unary(checked, kvTxn),
-	"Compact":     storeMethod(admins, (*store.Store).Compact),
+	"Compact":     storeMethod(admins, withoutKeys, (*store.Store).Compact),
 }
 
 func kvRange(c *Call, r *pb.RangeRequest) (*pb.RangeResponse, error) {
@@ -43,20 +43,6 @@ func (c *Call) admitRange(r *pb.RangeRequest) error {
 		}
 	}
 	return c.permit(authpb.Permission_READ, r.Key, r.RangeEnd)
-}
-
-func kvPut(c *Call, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := c.permitPut(r); err != nil {
-		return nil, err
-	}
-	return c.cluster.store.Put(r)
-}
-
-func kvDeleteRange(c *Call, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	if err := c.permitDelete(r); err != nil {
-		return nil, err
-	}
-	return c.cluster.store.DeleteRange(r)
 }
 
 func kvTxn(c *Call, r *pb.TxnRequest) (*pb.TxnResponse, error) {

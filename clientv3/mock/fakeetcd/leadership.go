@@ -28,7 +28,5 @@ func (c *Call) leaderLost() <-chan struct{} {
 	if !c.requiresLeader() {
 		return nil
 	}
-	c.cluster.mu.Lock()
-	defer c.cluster.mu.Unlock()
-	return c.cluster.lost
+	return locked(c.cluster, func() <-chan struct{} { return c.cluster.lost })
 }

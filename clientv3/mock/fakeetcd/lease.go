@@ -9,18 +9,11 @@ import (
 )
 
 var leaseService = map[string]service{
-	"LeaseGrant":      storeMethod(users, (*store.Store).LeaseGrant),
-	"LeaseRevoke":     proposed(users, leaseRevoke),
+	"LeaseGrant":      storeMethod(users, withoutKeys, (*store.Store).LeaseGrant),
+	"LeaseRevoke":     storeMethod(users, (*Call).permitRevoke, (*store.Store).LeaseRevoke),
 	"LeaseTimeToLive": unary(users, leaseTimeToLive),
 	"LeaseLeases":     unary(users, leaseLeases),
 	"LeaseKeepAlive":  streaming(open, leaseKeepAlive),
-}
-
-func leaseRevoke(c *Call, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
-	if err := c.permitLease(r.ID, authpb.Permission_WRITE); err != nil {
-		return nil, err
-	}
-	return c.cluster.store.LeaseRevoke(r)
 }
 
 func leaseTimeToLive(c *Call, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {

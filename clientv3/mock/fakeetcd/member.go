@@ -99,28 +99,17 @@ func (m *Member) Start() {
 // BreakConnections closes every connection to the member, without a GOAWAY;
 // undelivered data is lost. Clients may reconnect at once.
 func (m *Member) BreakConnections() {
-	m.cluster.mu.Lock()
-	conns := slices.Collect(maps.Keys(m.conns))
-	m.cluster.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range locked(m.cluster, func() []*conn { return slices.Collect(maps.Keys(m.conns)) }) {
 		// Closing a pipe cannot fail.
 		_ = c.Close()
 	}
 }
 
 // Connections returns how many connections to the member are open.
-func (m *Member) Connections() int {
-	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	return len(m.conns)
-}
+func (m *Member) Connections() int { return locked(m.cluster, func() int { return len(m.conns) }) }
 
 // Dials returns how often clients tried to connect to the member.
-func (m *Member) Dials() int {
-	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	return m.dials
-}
+func (m *Member) Dials() int { return locked(m.cluster, func() int { return m.dials }) }
 
 // admit adds pipe to the member's connections, unless the member is stopped. The number is that of the dial.
 func (m *Member) admit(number int, pipe net.Conn) (*conn, error) {

@@ -39,6 +39,10 @@ func (c *Call) permitDelete(r *pb.DeleteRangeRequest) error {
 	return nil
 }
 
+func (c *Call) permitRevoke(r *pb.LeaseRevokeRequest) error {
+	return c.permitLease(r.ID, authpb.Permission_WRITE)
+}
+
 // permitTxn checks the operations of both branches, since it is not known yet which
 // one will run.
 func (c *Call) permitTxn(r *pb.TxnRequest) error {

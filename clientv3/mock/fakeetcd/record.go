@@ -77,9 +77,7 @@ func (c *Cluster) Calls(methods ...string) []Record {
 // Count returns how many calls of a method all members received. See On for the
 // method.
 func (c *Cluster) Count(method string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.countLocked(method)
+	return locked(c, func() int { return c.countLocked(method) })
 }
 
 // Wait waits until the members have received n calls of a method, and these calls

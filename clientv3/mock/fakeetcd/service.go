@@ -60,10 +60,18 @@ func proposed[Q, R proto.Message](a access, f func(c *Call, req Q) (R, error)) s
 	})
 }
 
-// storeMethod makes a service from a method of the store that goes through raft.
-func storeMethod[Q, R proto.Message](a access, f func(*store.Store, Q) (R, error)) service {
-	return proposed(a, func(c *Call, req Q) (R, error) { return f(c.cluster.store, req) })
+// storeMethod makes a service from a method of the store that goes through raft. permit is asked whether the user may
+// change the keys of the request.
+func storeMethod[Q, R proto.Message](a access, permit func(*Call, Q) error, f func(*store.Store, Q) (R, error)) service {
+	return proposed(a, func(c *Call, req Q) (resp R, err error) {
+		if err := permit(c, req); err != nil {
+			return resp, err
+		}
+		return f(c.cluster.store, req)
+	})
 }
+
+func withoutKeys[Q any](*Call, Q) error { return nil }
 
 // streaming makes a service from a function that sends its responses itself.
 func streaming(a access, f func(c *Call) error) service {

@@ -27,9 +27,7 @@ type watchStream struct {
 // watch serves a stream. One goroutine does all sends, so they are in order: first
 // the events up to a request, then its answer.
 func watch(c *Call) error {
-	c.cluster.mu.Lock()
-	options := c.cluster.watchOptions
-	c.cluster.mu.Unlock()
+	options := locked(c.cluster, func() WatchOptions { return c.cluster.watchOptions })
 	ws := &watchStream{call: c, options: options, watchers: make(map[int64]*watcher)}
 	var progress <-chan time.Time
 	if interval := ws.options.ProgressInterval; interval > 0 {
@@ -37,7 +35,7 @@ func watch(c *Call) error {
 	}
 	requests, lost := c.requests(), c.leaderLost()
 	for {
-		changed := c.cluster.changed()
+		changed := locked(c.cluster, c.cluster.store.Changed)
 		if err := ws.sendEvents(); err != nil {
 			return err
 		}
@@ -67,13 +65,6 @@ func watch(c *Call) error {
 			return err
 		}
 	}
-}
-
-// changed returns a channel that is closed at the next change of the store.
-func (c *Cluster) changed() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.store.Changed()
 }
 
 func (ws *watchStream) handle(req proto.Message) error {

@@ -67,9 +67,7 @@ func (ws *watchStream) advance(w *watcher) error {
 	if w.behind {
 		q.Limit = ws.options.BatchRevisions
 	}
-	ws.call.cluster.mu.Lock()
-	found := ws.call.cluster.store.Events(q)
-	ws.call.cluster.mu.Unlock()
+	found := locked(ws.call.cluster, func() store.Events { return ws.call.cluster.store.Events(q) })
 	if found.Compacted != 0 {
 		w.compacted, w.behind = true, false
 		header := ws.call.header(0)
