@@ -74,8 +74,6 @@ type KV struct {
 
 	tracker *lineage.Tracker
 	history *lineage.History // that the lanes belong to
-	// goneBack is set when a lane shows that the store has gone back, where headers do not.
-	goneBack atomic.Pointer[clientv3.ClusterChangedError]
 }
 
 // New returns a KV that writes through lanes; see the package documentation. Assign it to client.KV to use it for

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
@@ -162,13 +163,10 @@ func (a *attempts) conclude(ctx context.Context, r result, err error) (clientv3.
 	case notExecuted:
 		return clientv3.OpResponse{}, notSent(err)
 	case restored:
-		if over := a.kv.over(); over != nil {
-			return clientv3.OpResponse{}, over
-		}
-		id := a.header.GetClusterId()
-		changed := &clientv3.ClusterChangedError{OldClusterID: id, OldRevision: a.lane.guard, NewClusterID: id, NewRevision: r.revision}
-		a.kv.goneBack.CompareAndSwap(nil, changed)
-		return clientv3.OpResponse{}, changed
+		id := a.header.GetClusterId() // 0 where headers show nothing, and only the lane does
+		a.kv.history.Reach(a.lane.guard)
+		a.kv.tracker.End(a.kv.history, &lineage.Change{OldClusterID: id, NewClusterID: id, NewRevision: r.revision})
+		return clientv3.OpResponse{}, a.kv.over()
 	default:
 		if ctx.Err() != nil {
 			return clientv3.OpResponse{}, ctx.Err()
@@ -178,12 +176,7 @@ func (a *attempts) conclude(ctx context.Context, r result, err error) (clientv3.
 }
 
 // over returns why the history of the lanes is over, nil if it is not.
-func (k *KV) over() error {
-	if changed := k.goneBack.Load(); changed != nil {
-		return changed
-	}
-	return k.tracker.Over(k.history)
-}
+func (k *KV) over() error { return k.tracker.Over(k.history) }
 
 // errLaneLost is the cause of an unknown outcome whose record was deleted.
 var errLaneLost = errors.New("idempotent: the lease ended, or another client deleted the lane's key, before the answer to a write was known")

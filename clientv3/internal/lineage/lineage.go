@@ -106,7 +106,7 @@ func (t *Tracker) Note(h *History, header *pb.ResponseHeader, least int64) bool 
 	rev := header.GetRevision()
 	if cluster != h.cluster.Load() || rev < least {
 		if c := Compare(Point{h.cluster.Load(), least}, header, least > 0); c != nil {
-			t.end(h, c)
+			t.End(h, c)
 			return false
 		}
 	}
@@ -126,7 +126,8 @@ func (h *History) Reach(rev int64) {
 	}
 }
 
-func (t *Tracker) end(h *History, c *Change) {
+// End ends a history, if it is the current one. What is over is at the highest revision that was seen.
+func (t *Tracker) End(h *History, c *Change) {
 	t.mu.Lock()
 	if t.current.Load() != h {
 		t.mu.Unlock()
