@@ -353,21 +353,19 @@ func (v *view) advancedLocked(before *snapshot, rev int64) {
 	v.notifyLocked()
 }
 
-// abandon drops the snapshot, so that the prefix is loaded again. It reports whether there was a snapshot; if there was none, the
-// history of watches may be over.
-func (v *view) abandon(cause error) bool {
+// abandon drops the snapshot, so that the prefix is loaded again. If there is none, the history of watches may be over.
+func (v *view) abandon(cause error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	held := v.snap.Load() != nil
 	v.dropLocked(cause)
 	if !held {
-		return false
+		return
 	}
 	v.dropped = cause
 	if v.stop != nil {
 		v.stop(cause)
 	}
-	return true
 }
 
 func (v *view) drop(cause error) {
