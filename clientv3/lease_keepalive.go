@@ -3,7 +3,6 @@ package clientv3
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/clientv3/internal/lease"
 	"github.com/quorate/quorate/internal/channel"
@@ -70,7 +68,7 @@ func (l *lessor) KeepAlive(ctx context.Context, id LeaseID) (<-chan *LeaseKeepAl
 		monitor: leaseMonitorOf(ctx),
 		drops:   &l.drops,
 	}
-	k.subscriber = lease.Subscriber{Sink: k, RequireLeader: requiresLeader(ctx)}
+	k.subscriber = lease.Subscriber{Sink: k, RequireLeader: channel.RequiresLeader(ctx)}
 	k.monitor.set(leaseState{})
 	if err := l.engine.Subscribe(ctx, int64(id), &k.subscriber); err != nil {
 		k.Close(err)
@@ -87,7 +85,7 @@ func (l *lessor) KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAlive
 		return l.renewAlone(ctx, id)
 	}
 	o := &once{done: make(chan struct{})}
-	o.subscriber = lease.Subscriber{Sink: o, Once: true, RequireLeader: requiresLeader(ctx)}
+	o.subscriber = lease.Subscriber{Sink: o, Once: true, RequireLeader: channel.RequiresLeader(ctx)}
 	if l.engine.Subscribe(ctx, int64(id), &o.subscriber) != nil {
 		return l.renewAlone(ctx, id)
 	}
@@ -96,12 +94,6 @@ func (l *lessor) KeepAliveOnce(ctx context.Context, id LeaseID) (*LeaseKeepAlive
 		return l.renewAlone(ctx, id)
 	}
 	return o.resp, ContextError(ctx, o.err)
-}
-
-// requiresLeader reports whether ctx was made by [WithRequireLeader].
-func requiresLeader(ctx context.Context) bool {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	return slices.Contains(md.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
 }
 
 // keeper forwards the events of a lease to the channel of a KeepAlive.

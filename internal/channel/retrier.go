@@ -343,7 +343,7 @@ func (r *Retrier) withoutLeader(ctx context.Context, a *attempt, cause error) er
 // leader.
 func RequiresLeader(ctx context.Context) bool {
 	md, _ := metadata.FromOutgoingContext(ctx)
-	return len(md.Get(rpctypes.MetadataRequireLeaderKey)) > 0
+	return slices.Contains(md.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
 }
 
 // retried reports a retry to the observer.
