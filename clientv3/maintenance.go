@@ -1,10 +1,14 @@
 package clientv3
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -206,4 +210,163 @@ func (m *maintenance) Downgrade(ctx context.Context, action DowngradeAction, ver
 	req := &pb.DowngradeRequest{Action: pb.DowngradeRequest_DowngradeAction(action), Version: version}
 	resp, err := invoke(ctx, m.remote.Downgrade, req, m.callOpts)
 	return (*DowngradeResponse)(resp), err
+}
+
+// ErrSnapshotDigest is returned by the last read of a snapshot that does not match
+// the digest at its end. The data is truncated or corrupt and must not be restored.
+var ErrSnapshotDigest = errors.New(
+	"etcdclient: snapshot does not match its SHA-256 digest: it is truncated or corrupt, download it again")
+
+// SnapshotResponse is a snapshot that is being downloaded.
+type SnapshotResponse struct {
+	// Header is the header of the stream's first message. It is nil if the server
+	// sends none; etcd up to 3.7 sends none.
+	Header *pb.ResponseHeader
+
+	// Snapshot delivers the database file, followed by the 32 bytes of its SHA-256
+	// digest. Each read fetches what it needs and updates the digest: io.EOF means
+	// that the digest matches, [ErrSnapshotDigest] that it does not. A broken
+	// download cannot be resumed; reads return the error that broke it. Once the
+	// context of the call has ended, reads return its error.
+	//
+	// Read it until an error or close it; otherwise it holds a stream until the
+	// context ends. Close may be called during a read, and ends it.
+	Snapshot io.ReadCloser
+
+	// Version is the storage version of the member, which determines the etcd
+	// versions that can restore the snapshot. It is empty before etcd 3.6.
+	Version string
+}
+
+func (m *maintenance) SnapshotWithVersion(ctx context.Context) (*SnapshotResponse, error) {
+	retrier := m.client.retrier(pb.Maintenance_Snapshot_FullMethodName)
+	remote := over(m.client, retrier, m.remote, pb.NewMaintenanceClient)
+	for {
+		first, reader, err := openSnapshot(ctx, remote, m.callOpts)
+		if err == nil {
+			return &SnapshotResponse{
+				Header:   first.GetHeader(),
+				Snapshot: reader,
+				Version:  first.GetVersion(),
+			}, nil
+		}
+		if err := retrier.Next(ctx, err); err != nil {
+			return nil, ContextError(ctx, err)
+		}
+	}
+}
+
+func (m *maintenance) Snapshot(ctx context.Context) (io.ReadCloser, error) {
+	resp, err := m.SnapshotWithVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Snapshot, nil
+}
+
+// openSnapshot opens a stream and waits for its first message, nil if there is none.
+func openSnapshot(
+	ctx context.Context, remote pb.MaintenanceClient, opts []grpc.CallOption,
+) (*pb.SnapshotResponse, *snapshotReader, error) {
+	streamCtx, cancel := context.WithCancel(ctx)
+	stream, err := remote.Snapshot(streamCtx, &pb.SnapshotRequest{}, opts...)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	first, err := stream.Recv()
+	if err != nil && !errors.Is(err, io.EOF) {
+		cancel()
+		return nil, nil, err
+	}
+	r := &snapshotReader{ctx: ctx, streamCtx: streamCtx, cancel: cancel, stream: stream, digest: digestCheck{sum: sha256.New()}}
+	r.accept(first, err)
+	return first, r, nil
+}
+
+// snapshotReader reads a snapshot stream. It has no goroutine: a read that finds
+// the buffer empty receives the next message, and flow control stops the server in
+// between.
+type snapshotReader struct {
+	ctx       context.Context // the caller's
+	streamCtx context.Context // derives from it
+	cancel    context.CancelFunc
+	stream    pb.Maintenance_SnapshotClient
+
+	// mu guards what follows: one read at a time.
+	mu     sync.Mutex
+	left   []byte // received and not yet read
+	digest digestCheck
+	err    error // the result of every read from now on
+}
+
+func (r *snapshotReader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		if err := r.ended(); err != nil {
+			return 0, err
+		}
+		if len(r.left) > 0 || len(p) == 0 {
+			n := copy(p, r.left)
+			r.left = r.left[n:]
+			return n, nil
+		}
+		r.accept(r.stream.Recv())
+	}
+}
+
+// ended returns the error of further reads, nil while there may be more data.
+func (r *snapshotReader) ended() error {
+	switch {
+	case r.err != nil:
+	case r.ctx.Err() != nil:
+		r.err = r.ctx.Err()
+	case r.streamCtx.Err() != nil:
+		r.err = io.ErrClosedPipe
+	}
+	return r.err
+}
+
+// accept processes a message of the stream, or the error that ends it.
+func (r *snapshotReader) accept(msg *pb.SnapshotResponse, err error) {
+	switch {
+	case err == nil:
+		r.left = msg.GetBlob()
+		r.digest.add(r.left)
+		return
+	case errors.Is(err, io.EOF):
+		r.err = r.digest.result()
+	case r.ended() == nil:
+		r.err = ContextError(r.ctx, err)
+	}
+	r.cancel()
+}
+
+// Close ends the stream. It is safe to call at any time and more than once.
+func (r *snapshotReader) Close() error {
+	r.cancel()
+	return nil
+}
+
+// digestCheck hashes a stream that ends with the SHA-256 digest of all that comes
+// before. The last bytes received may be the digest, so they are not hashed yet.
+type digestCheck struct {
+	sum  hash.Hash
+	tail []byte // at most sha256.Size bytes
+}
+
+func (d *digestCheck) add(p []byte) {
+	d.tail = append(d.tail, p...)
+	body := max(len(d.tail)-sha256.Size, 0)
+	d.sum.Write(d.tail[:body])
+	d.tail = append(d.tail[:0], d.tail[body:]...)
+}
+
+// result returns io.EOF if the stream ended with its digest.
+func (d *digestCheck) result() error {
+	if len(d.tail) != sha256.Size || !bytes.Equal(d.sum.Sum(nil), d.tail) {
+		return ErrSnapshotDigest
+	}
+	return io.EOF
 }

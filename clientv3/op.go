@@ -1,5 +1,9 @@
 package clientv3
 
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
 type opType int
 
 const (
@@ -117,3 +121,271 @@ func (op *Op) apply(opts []OpOption) {
 		opt(op)
 	}
 }
+
+// IsTxn reports whether the operation is a transaction.
+func (op Op) IsTxn() bool { return op.t == tTxn }
+
+// IsPut reports whether the operation is a put.
+func (op Op) IsPut() bool { return op.t == tPut }
+
+// IsGet reports whether the operation is a get. The parameters of a watch count
+// as one.
+func (op Op) IsGet() bool { return op.t == tRange }
+
+// IsDelete reports whether the operation is a delete.
+func (op Op) IsDelete() bool { return op.t == tDeleteRange }
+
+// Txn returns the comparisons, the operations executed if all of them hold, and the
+// operations executed otherwise. The slices are the operation's own.
+func (op Op) Txn() ([]Cmp, []Op, []Op) { return op.cmps, op.thenOps, op.elseOps }
+
+// KeyBytes returns the key. The slice is the operation's own.
+func (op Op) KeyBytes() []byte { return op.key }
+
+// WithKeyBytes sets the key. The slice is kept, not copied.
+func (op *Op) WithKeyBytes(key []byte) { op.key = key }
+
+// RangeBytes returns the end of the range, nil for a single key. The slice is the
+// operation's own.
+func (op Op) RangeBytes() []byte { return op.end }
+
+// WithRangeBytes sets the end of the range. The slice is kept, not copied.
+func (op *Op) WithRangeBytes(end []byte) { op.end = end }
+
+// ValueBytes returns the value of a put. The slice is the operation's own.
+func (op Op) ValueBytes() []byte { return op.val }
+
+// WithValueBytes sets the value of a put. The slice is kept, not copied.
+func (op *Op) WithValueBytes(v []byte) { op.val = v }
+
+// Rev returns the revision to read at or to watch from, 0 if none is set.
+func (op Op) Rev() int64 { return op.rev }
+
+// Limit returns the largest number of keys a get may return, 0 when unlimited.
+func (op Op) Limit() int64 { return op.limit }
+
+// IsSerializable reports whether [WithSerializable] is set.
+func (op Op) IsSerializable() bool { return op.serializable }
+
+// IsKeysOnly reports whether [WithKeysOnly] is set.
+func (op Op) IsKeysOnly() bool { return op.keysOnly }
+
+// IsCountOnly reports whether [WithCountOnly] is set.
+func (op Op) IsCountOnly() bool { return op.countOnly }
+
+// IsSortSet reports whether [WithSort] is set, in whatever order.
+func (op Op) IsSortSet() bool { return op.sort != nil }
+
+// IsSortOptionValid reports whether the server knows the sort target and order.
+// A get without [WithSort] is valid.
+func (op Op) IsSortOptionValid() bool {
+	if op.sort == nil {
+		return true
+	}
+	_, order := pb.RangeRequest_SortOrder_name[int32(op.sort.Order)]
+	_, target := pb.RangeRequest_SortTarget_name[int32(op.sort.Target)]
+	return order && target
+}
+
+// MinModRev returns the smallest modification revision to return, 0 if none is set.
+func (op Op) MinModRev() int64 { return op.minModRev }
+
+// MaxModRev returns the largest modification revision to return, 0 if none is set.
+func (op Op) MaxModRev() int64 { return op.maxModRev }
+
+// MinCreateRev returns the smallest creation revision to return, 0 if none is set.
+func (op Op) MinCreateRev() int64 { return op.minCreateRev }
+
+// MaxCreateRev returns the largest creation revision to return, 0 if none is set.
+func (op Op) MaxCreateRev() int64 { return op.maxCreateRev }
+
+// LeaseID returns the lease that a put attaches its key to, [NoLease] for none.
+func (op Op) LeaseID() LeaseID { return op.leaseID }
+
+// IsOptsWithPrefix reports whether [WithPrefix] is set.
+func (op Op) IsOptsWithPrefix() bool { return op.isOptsWithPrefix }
+
+// IsOptsWithFromKey reports whether [WithFromKey] is set.
+func (op Op) IsOptsWithFromKey() bool { return op.isOptsWithFromKey }
+
+// IsPrevKV reports whether [WithPrevKV] is set.
+func (op Op) IsPrevKV() bool { return op.prevKV }
+
+// IsFragment reports whether [WithFragment] is set.
+func (op Op) IsFragment() bool { return op.fragment }
+
+// IsProgressNotify reports whether [WithProgressNotify] is set.
+func (op Op) IsProgressNotify() bool { return op.progressNotify }
+
+// IsCreatedNotify reports whether [WithCreatedNotify] is set.
+func (op Op) IsCreatedNotify() bool { return op.createdNotify }
+
+// IsFilterPut reports whether [WithFilterPut] is set.
+func (op Op) IsFilterPut() bool { return op.filterPut }
+
+// IsFilterDelete reports whether [WithFilterDelete] is set.
+func (op Op) IsFilterDelete() bool { return op.filterDelete }
+
+// SortOption returns the option of [WithSort], the zero value if it is not set. For SortByKey
+// with SortAscend the order is SortNone, as sent to the server.
+func (op Op) SortOption() SortOption {
+	if op.sort == nil {
+		return SortOption{}
+	}
+	return *op.sort
+}
+
+// opPlace is a set of the operation types that check their options.
+type opPlace uint8
+
+const (
+	inGet opPlace = 1 << iota
+	inPut
+	inDelete
+	inWatch
+)
+
+var opPlaceNames = map[opPlace]string{inPut: "put", inDelete: "delete", inWatch: "watch"}
+
+// misplaced lists, in the order of the checks, the settings of options and the
+// operations they do not apply to. The names are part of the panic's value, which
+// equals the official client's.
+var misplaced = [...]struct {
+	name  string
+	where opPlace
+	isSet func(*Op) bool
+}{
+	{"lease", inDelete | inWatch, func(op *Op) bool { return op.leaseID != NoLease }},
+	{"range", inPut, func(op *Op) bool { return op.end != nil }},
+	{"limit", inPut | inDelete | inWatch, func(op *Op) bool { return op.limit != 0 }},
+	{"revision", inPut | inDelete, func(op *Op) bool { return op.rev != 0 }},
+	{"sort", inPut | inDelete | inWatch, func(op *Op) bool { return op.sort != nil }},
+	{"serializable", inPut | inDelete | inWatch, func(op *Op) bool { return op.serializable }},
+	{"countOnly", inPut | inDelete | inWatch, func(op *Op) bool { return op.countOnly }},
+	{"mod revision filter", inPut | inDelete | inWatch, func(op *Op) bool {
+		return op.minModRev != 0 || op.maxModRev != 0
+	}},
+	{"create revision filter", inPut | inDelete | inWatch, func(op *Op) bool {
+		return op.minCreateRev != 0 || op.maxCreateRev != 0
+	}},
+	{"filter", inPut | inDelete, func(op *Op) bool { return op.filterPut || op.filterDelete }},
+	{"createdNotify", inPut | inDelete, func(op *Op) bool { return op.createdNotify }},
+}
+
+// reject panics if an option does not apply to the operation, or two options set
+// conflicting ranges.
+func (op *Op) reject(place opPlace) {
+	if place&(inGet|inDelete) != 0 && op.isOptsWithPrefix && op.isOptsWithFromKey {
+		panic("`WithPrefix` and `WithFromKey` cannot be set at the same time, choose one")
+	}
+	for i := range misplaced {
+		if m := &misplaced[i]; m.where&place != 0 && m.isSet(op) {
+			panic("unexpected " + m.name + " in " + opPlaceNames[place])
+		}
+	}
+}
+
+func (op *Op) toRangeRequest() *pb.RangeRequest {
+	r := &pb.RangeRequest{
+		Key:               op.key,
+		RangeEnd:          op.end,
+		Limit:             op.limit,
+		Revision:          op.rev,
+		Serializable:      op.serializable,
+		KeysOnly:          op.keysOnly,
+		CountOnly:         op.countOnly,
+		MinModRevision:    op.minModRev,
+		MaxModRevision:    op.maxModRev,
+		MinCreateRevision: op.minCreateRev,
+		MaxCreateRevision: op.maxCreateRev,
+	}
+	if op.sort != nil {
+		r.SortOrder = pb.RangeRequest_SortOrder(op.sort.Order)
+		r.SortTarget = pb.RangeRequest_SortTarget(op.sort.Target)
+	}
+	return r
+}
+
+func (op *Op) toPutRequest() *pb.PutRequest {
+	return &pb.PutRequest{
+		Key:         op.key,
+		Value:       op.val,
+		Lease:       int64(op.leaseID),
+		PrevKv:      op.prevKV,
+		IgnoreValue: op.ignoreValue,
+		IgnoreLease: op.ignoreLease,
+	}
+}
+
+func (op *Op) toDeleteRequest() *pb.DeleteRangeRequest {
+	return &pb.DeleteRangeRequest{Key: op.key, RangeEnd: op.end, PrevKv: op.prevKV}
+}
+
+// toTxnRequest shares the comparisons with op, which copied them when it was built.
+func (op *Op) toTxnRequest() *pb.TxnRequest {
+	cmps := make([]*pb.Compare, len(op.cmps))
+	for i := range op.cmps {
+		cmps[i] = op.cmps[i].GetCompare()
+	}
+	return &pb.TxnRequest{
+		Compare: cmps,
+		Success: toRequestOps(op.thenOps),
+		Failure: toRequestOps(op.elseOps),
+	}
+}
+
+func toRequestOps(ops []Op) []*pb.RequestOp {
+	requests := make([]*pb.RequestOp, len(ops))
+	for i := range ops {
+		requests[i] = ops[i].toRequestOp()
+	}
+	return requests
+}
+
+func (op *Op) toRequestOp() *pb.RequestOp {
+	switch op.t {
+	case tRange:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: op.toRangeRequest()}}
+	case tPut:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: op.toPutRequest()}}
+	case tDeleteRange:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: op.toDeleteRequest()}}
+	case tTxn:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: op.toTxnRequest()}}
+	default:
+		panic("Unknown Op")
+	}
+}
+
+// OpResponse is the result of [KV.Do]: exactly one of its four responses is set,
+// according to the operation.
+type OpResponse struct {
+	put *PutResponse
+	get *GetResponse
+	del *DeleteResponse
+	txn *TxnResponse
+}
+
+// Put returns the response to a put, nil for any other operation.
+func (op OpResponse) Put() *PutResponse { return op.put }
+
+// Get returns the response to a get, nil for any other operation.
+func (op OpResponse) Get() *GetResponse { return op.get }
+
+// Del returns the response to a delete, nil for any other operation.
+func (op OpResponse) Del() *DeleteResponse { return op.del }
+
+// Txn returns the response to a transaction, nil for any other operation.
+func (op OpResponse) Txn() *TxnResponse { return op.txn }
+
+// OpResponse wraps the response as [KV.Do] would return it.
+func (resp *PutResponse) OpResponse() OpResponse { return OpResponse{put: resp} }
+
+// OpResponse wraps the response as [KV.Do] would return it.
+func (resp *GetResponse) OpResponse() OpResponse { return OpResponse{get: resp} }
+
+// OpResponse wraps the response as [KV.Do] would return it.
+func (resp *DeleteResponse) OpResponse() OpResponse { return OpResponse{del: resp} }
+
+// OpResponse wraps the response as [KV.Do] would return it.
+func (resp *TxnResponse) OpResponse() OpResponse { return OpResponse{txn: resp} }
