@@ -7,9 +7,100 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/quorate/quorate/internal/pause"
 )
+
+var errUnknownAddress = errors.New("fakeetcd: no member of the cluster has this address")
+
+type addr string
+
+func (a addr) Network() string { return "pipe" }
+func (a addr) String() string  { return string(a) }
+
+// listener passes the members' ends of new connections to a gRPC server.
+type listener struct {
+	addr   addr
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newListener(a addr) *listener {
+	return &listener{addr: a, conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// Accept waits for the next connection.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close makes Accept fail.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr returns the member's address.
+func (l *listener) Addr() net.Addr { return l.addr }
+
+type clientConn struct {
+	net.Conn
+	remote addr
+}
+
+// RemoteAddr returns the member's address.
+func (c clientConn) RemoteAddr() net.Addr { return c.remote }
+
+// DialContext connects to the member with the given address, as listed by
+// Member.Addr. DialOptions passes it to gRPC. An unknown address fails like an
+// unknown host name, a stopped member with syscall.ECONNREFUSED.
+func (c *Cluster) DialContext(ctx context.Context, address string) (net.Conn, error) {
+	m := c.memberAt(address)
+	if m == nil {
+		return nil, dialError(address, errUnknownAddress)
+	}
+	c.mu.Lock()
+	m.dials++
+	number, hook := m.dials, c.onDial
+	c.mu.Unlock()
+	if hook != nil {
+		if err := hook(ctx, m); err != nil {
+			return nil, dialError(address, err)
+		}
+	}
+	server, client := net.Pipe()
+	sc, err := m.admit(number, server)
+	if err != nil {
+		return nil, dialError(address, err)
+	}
+	select {
+	case m.listener.conns <- sc:
+		return clientConn{client, addr(m.addr)}, nil
+	case <-sc.closed:
+		err = syscall.ECONNREFUSED
+	case <-m.listener.closed:
+		err = syscall.ECONNREFUSED
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	// Closing a pipe cannot fail.
+	_ = sc.Close()
+	return nil, dialError(address, err)
+}
+
+func dialError(address string, err error) error {
+	return &net.OpError{Op: "dial", Net: "pipe", Addr: addr(address), Err: err}
+}
 
 // errConnBroken is the error of a wait for a response on a broken connection.
 var errConnBroken = errors.New("fakeetcd: the connection is broken")
@@ -190,4 +281,99 @@ func (c *conn) wait(ctx context.Context, stream uint32, want sent) error {
 			return ctx.Err()
 		}
 	}
+}
+
+const frameHeaderSize = 9 // RFC 9113, section 4.1
+
+// frameScanner follows the frames in one direction of a connection.
+type frameScanner struct {
+	skip    int    // bytes before the first frame
+	partial []byte // of the frame that is not complete
+}
+
+// feed consumes the next bytes and calls done for each completed frame.
+func (s *frameScanner) feed(p []byte, done func(http2.FrameHeader)) {
+	n := min(s.skip, len(p))
+	s.skip -= n
+	s.partial = append(s.partial, p[n:]...)
+	for {
+		h, err := http2.ReadFrameHeader(bytes.NewReader(s.partial))
+		end := frameHeaderSize + int(h.Length)
+		if err != nil || len(s.partial) < end {
+			return
+		}
+		s.partial = s.partial[end:]
+		done(h)
+	}
+}
+
+// between reports whether the last byte fed ended a frame.
+func (s *frameScanner) between() bool { return len(s.partial) == 0 && s.skip == 0 }
+
+func resetFrame(stream uint32, code ResetCode) []byte {
+	var frame bytes.Buffer
+	_ = http2.NewFramer(&frame, nil).WriteRSTStream(stream, http2.ErrCode(code)) // a buffer takes all
+	return frame.Bytes()
+}
+
+// Freeze makes the member send nothing and read nothing until Continue, as a process after SIGSTOP: its
+// connections stay open, and new ones are accepted. Calls that it has begun are executed. A second Freeze does
+// nothing.
+func (m *Member) Freeze() {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	if pause.Closed(m.awake) {
+		m.awake = make(chan struct{})
+	}
+}
+
+// Continue makes a frozen member go on. Otherwise it does nothing.
+func (m *Member) Continue() {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	if !pause.Closed(m.awake) {
+		close(m.awake)
+	}
+}
+
+// awakened returns a channel that is closed when the member goes on, or already if it is not frozen.
+func (m *Member) awakened() <-chan struct{} {
+	return locked(m.cluster, func() <-chan struct{} { return m.awake })
+}
+
+// awaitAwake returns when the member is not frozen, or the connection is closed.
+func (c *conn) awaitAwake() {
+	select {
+	case <-c.member.awakened():
+	case <-c.closed:
+	}
+}
+
+// receive reads what the client sends, and while the member is frozen keeps it until it goes on: the client's
+// writes do not block, as they do not with the buffers of a kernel.
+func (c *conn) receive(p []byte) (int, error) {
+	if c.received.Len() > 0 {
+		return c.received.Read(p)
+	}
+	n, err := c.Conn.Read(p)
+	if pause.Closed(c.member.awakened()) || pause.Closed(c.closed) {
+		return n, err
+	}
+	c.received.Write(p[:n])
+	c.keep()
+	return c.receive(p)
+}
+
+// keep reads until the member goes on. What ended the reading ends the next Read too.
+func (c *conn) keep() {
+	awake := make(chan struct{})
+	go func() {
+		defer close(awake)
+		c.awaitAwake()
+		// It interrupts ReadFrom. A pipe has deadlines.
+		_ = c.SetReadDeadline(time.Now())
+	}()
+	_, _ = c.received.ReadFrom(c.Conn)
+	<-awake
+	_ = c.SetReadDeadline(time.Time{})
 }

@@ -2,8 +2,12 @@ package fakeetcd
 
 import (
 	"crypto/sha256"
+	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -78,3 +82,30 @@ func (c *Cluster) database() []byte {
 
 // paged rounds size up to whole pages, at least one.
 func paged(size int) int { return max(1, (size+pageSize-1)/pageSize) * pageSize }
+
+var clusterService = map[string]service{"MemberList": unary(users, memberList)}
+
+func memberList(c *Call, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	if r.Linearizable {
+		if err := c.quorum(); err != nil {
+			return nil, err
+		}
+	}
+	resp := &pb.MemberListResponse{Header: &pb.ResponseHeader{}}
+	for i, m := range c.cluster.members {
+		peer := fmt.Sprintf("http://member-%d.fakeetcd:2380", i)
+		resp.Members = append(resp.Members, &pb.Member{ID: m.id, Name: m.name, PeerURLs: []string{peer}, ClientURLs: []string{m.Endpoint()}})
+	}
+	return resp, nil
+}
+
+// healthService always reports SERVING, like etcd outside a defragmentation. It
+// knows only the empty service name, the server as a whole.
+var healthService = map[string]service{
+	"Check": unary(open, func(_ *Call, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+		if r.Service != "" {
+			return nil, status.Error(codes.NotFound, "unknown service")
+		}
+		return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
+	}),
+}

@@ -6,11 +6,21 @@
 package auth
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate/quorate/clientv3/internal/semantics"
 )
 
 // root names both the user and the role that may do everything.
@@ -97,3 +107,141 @@ func (s *Store) Authenticate(r *pb.AuthenticateRequest) (*pb.AuthenticateRespons
 func (s *Store) InvalidateTokens() { clear(s.tokens) }
 
 func (s *Store) changed() { s.revision++ }
+
+// Identify returns the name of the user whose token md carries, "" if there is
+// no token or authentication is disabled. An unknown token is an error.
+func (s *Store) Identify(md metadata.MD) (string, error) {
+	if !s.enabled {
+		return "", nil
+	}
+	tokens := md.Get(rpctypes.TokenFieldNameGRPC)
+	if len(tokens) == 0 {
+		tokens = md.Get(rpctypes.TokenFieldNameSwagger)
+	}
+	if len(tokens) == 0 {
+		return "", nil
+	}
+	name, ok := s.tokens[strings.TrimPrefix(tokens[0], "Bearer ")]
+	if !ok {
+		return "", rpctypes.ErrGRPCInvalidAuthToken
+	}
+	return name, nil
+}
+
+// RequireUser refuses a call without a user while authentication is enabled.
+func (s *Store) RequireUser(name string) error {
+	if s.enabled && name == "" {
+		return rpctypes.ErrGRPCUserEmpty
+	}
+	return nil
+}
+
+// RequireAdmin refuses a call of a user without the root role while
+// authentication is enabled.
+func (s *Store) RequireAdmin(name string) error {
+	if err := s.RequireUser(name); err != nil || !s.enabled {
+		return err
+	}
+	if !s.users[name].roles[root] {
+		return rpctypes.ErrGRPCPermissionDenied
+	}
+	return nil
+}
+
+// Permit refuses the user to read, or to write, the keys that a key and a
+// range_end name, while authentication is enabled.
+func (s *Store) Permit(name string, want authpb.Permission_Type, key, rangeEnd []byte) error {
+	if err := s.RequireUser(name); err != nil || !s.enabled {
+		return err
+	}
+	u := s.users[name]
+	if u.roles[root] {
+		return nil
+	}
+	var granted []semantics.Range
+	for role := range u.roles {
+		for _, p := range s.roles[role] {
+			if p.PermType == want || p.PermType == authpb.Permission_READWRITE {
+				granted = append(granted, semantics.Of(p.Key, p.RangeEnd))
+			}
+		}
+	}
+	if !semantics.Of(key, rangeEnd).CoveredBy(granted) {
+		return rpctypes.ErrGRPCPermissionDenied
+	}
+	return nil
+}
+
+// errNoPassword is what etcd answers to a user without a password who tries to
+// authenticate with one: an error that it does not translate for the wire.
+var errNoPassword = status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
+
+// UserAdd answers an AuthUserAddRequest.
+func (s *Store) UserAdd(r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, error) {
+	if r.Name == "" {
+		return nil, rpctypes.ErrGRPCUserEmpty
+	}
+	if s.users[r.Name] != nil {
+		return nil, rpctypes.ErrGRPCUserAlreadyExist
+	}
+	s.users[r.Name] = &user{
+		password: r.Password, noPassword: r.GetOptions().GetNoPassword(), roles: make(map[string]bool),
+	}
+	s.changed()
+	return &pb.AuthUserAddResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// UserList answers an AuthUserListRequest.
+func (s *Store) UserList(*pb.AuthUserListRequest) (*pb.AuthUserListResponse, error) {
+	return &pb.AuthUserListResponse{Header: &pb.ResponseHeader{}, Users: slices.Sorted(maps.Keys(s.users))}, nil
+}
+
+// UserGrantRole answers an AuthUserGrantRoleRequest.
+func (s *Store) UserGrantRole(r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse, error) {
+	u := s.users[r.User]
+	if u == nil {
+		return nil, rpctypes.ErrGRPCUserNotFound
+	}
+	if _, ok := s.roles[r.Role]; !ok && r.Role != root {
+		return nil, rpctypes.ErrGRPCRoleNotFound
+	}
+	if !u.roles[r.Role] {
+		u.roles[r.Role] = true
+		s.changed()
+	}
+	return &pb.AuthUserGrantRoleResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// RoleAdd answers an AuthRoleAddRequest.
+func (s *Store) RoleAdd(r *pb.AuthRoleAddRequest) (*pb.AuthRoleAddResponse, error) {
+	if r.Name == "" {
+		return nil, rpctypes.ErrGRPCRoleEmpty
+	}
+	if _, ok := s.roles[r.Name]; ok {
+		return nil, rpctypes.ErrGRPCRoleAlreadyExist
+	}
+	s.roles[r.Name] = nil
+	s.changed()
+	return &pb.AuthRoleAddResponse{Header: &pb.ResponseHeader{}}, nil
+}
+
+// RoleGrantPermission answers an AuthRoleGrantPermissionRequest. A range that
+// the role has already gets the new type.
+func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.AuthRoleGrantPermissionResponse, error) {
+	if r.Perm == nil {
+		return nil, rpctypes.ErrGRPCPermissionNotGiven
+	}
+	if len(r.Perm.Key) == 0 || semantics.Of(r.Perm.Key, r.Perm.RangeEnd).Empty() {
+		return nil, rpctypes.ErrGRPCInvalidAuthMgmt
+	}
+	perms, ok := s.roles[r.Name]
+	if !ok {
+		return nil, rpctypes.ErrGRPCRoleNotFound
+	}
+	perms = slices.DeleteFunc(perms, func(p *authpb.Permission) bool {
+		return bytes.Equal(p.Key, r.Perm.Key) && bytes.Equal(p.RangeEnd, r.Perm.RangeEnd)
+	})
+	s.roles[r.Name] = append(perms, proto.CloneOf(r.Perm))
+	s.changed()
+	return &pb.AuthRoleGrantPermissionResponse{Header: &pb.ResponseHeader{}}, nil
+}
