@@ -2,9 +2,13 @@ package concurrency
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/settle"
 	"github.com/quorate/quorate/internal/pause"
 )
 
@@ -170,4 +174,134 @@ func (cl *claim) settleLocked() {
 	if cl.settled != nil {
 		pause.Signal(cl.settled)
 	}
+}
+
+const (
+	// cleanupTimeout bounds how long a failed call tries to delete its key: 1 s until
+	// the client detects an unresponsive member, and two of etcd's election timeouts, 1
+	// s each by default, to replace a leader.
+	cleanupTimeout = 3 * time.Second
+
+	// leftoverTimeout bounds the cleanup of a key. Linux gives up retransmission after about that
+	// time (net.ipv4.tcp_retries2). A member that is stopped for longer is too rare to justify a
+	// permanent watch for each such key.
+	leftoverTimeout = 15 * time.Minute
+)
+
+// cleanupContext returns a context for undoing a call with context ctx, even if ctx has ended. It
+// keeps the values of ctx, such as credentials. It lasts for cleanupTimeout, or the TTL if
+// shorter: after that the lease has expired, and its keys with it.
+func (s *Session) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), min(s.opts.ttlDuration(), cleanupTimeout))
+}
+
+// discard deletes the key created at rev, unless it is in spared. If rev is 0, discard
+// first reads the key that belongs to the session: an unconditional delete could be
+// executed late, and delete the key of a later lock. The read is a transaction that could
+// write, so the cluster executes it after the request that puts the key, if it has received
+// that; a plain read may be executed before.
+func (s *Session) discard(ctx context.Context, key string, rev int64, spared []int64) error {
+	if rev == 0 {
+		never := clientv3.Compare(clientv3.Version(key), "<", 0)
+		resp, _, err := settle.Commit(ctx, func() clientv3.Txn {
+			return s.client.Txn(ctx).If(never).Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)) // WithKeysOnly would omit the lease
+		})
+		if err != nil {
+			return err
+		}
+		own := optxn.Key(resp, 0)
+		if own.GetLease() != int64(s.id) {
+			return nil
+		}
+		rev = own.CreateRevision
+	}
+	if slices.Contains(spared, rev) {
+		return nil
+	}
+	_, err := s.remove(ctx, key, rev)
+	return err
+}
+
+// cleanups are the cleanups of a session that run.
+type cleanups struct {
+	mu      sync.Mutex // no cleanup begins when ctx has ended
+	running sync.WaitGroup
+}
+
+func (c *cleanups) begin(ctx context.Context, run func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() == nil {
+		c.running.Go(run)
+	}
+}
+
+// wait returns when all cleanups have ended. It needs the context of begin to have
+// ended.
+func (c *cleanups) wait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running.Wait()
+}
+
+// cleanupKey makes the session delete a key whenever it exists without a holder in the session,
+// from now on and for leftoverTimeout. It is for a key that could not be deleted, and for one
+// that a request with unknown outcome may still put: a stopped member executes that request when
+// it continues, and the lock would have no owner.
+//
+// A session does so only for a lease that it granted. With WithLease, another
+// session with the same lease could hold the key.
+func (s *Session) cleanupKey(key string) {
+	if s.opts.leaseID != clientv3.NoLease {
+		return
+	}
+	if settled := s.claims.beginCleanup(key, time.Now().Add(leftoverTimeout)); settled != nil {
+		s.cleanups.begin(s.ctx, func() { s.runCleanup(key, settled) })
+	}
+}
+
+// runCleanup cleans up until that is done or the session ends. Its pauses delay only the waiters behind the key.
+func (s *Session) runCleanup(key string, settled <-chan struct{}) {
+	var delay pause.Backoff
+	for began := time.Now(); !s.cleanupUntilFault(key, settled) && s.ctx.Err() == nil; began = time.Now() {
+		delay.Wait(s.ctx, time.Since(began))
+	}
+}
+
+// cleanupUntilFault returns false if a deletion or the watch failed, and true when the
+// cleanup is done.
+func (s *Session) cleanupUntilFault(key string, settled <-chan struct{}) (done bool) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	appeared := s.client.Watch(ctx, key, clientv3.WithFilterDelete())
+	for s.cleaned(key) {
+		left := s.claims.endCleanup(key)
+		if left <= 0 {
+			return true
+		}
+		select {
+		case <-settled:
+		case <-time.After(left):
+		case _, open := <-appeared:
+			if !open {
+				return false
+			}
+		}
+	}
+	return false
+}
+
+// cleaned deletes the key if no waiter holds it. It returns true if the key is deleted,
+// the deletion is refused, or a waiter tries to get the key, which postpones the
+// deletion.
+func (s *Session) cleaned(key string) bool {
+	spared, end, begun := s.claims.remove(key, nil)
+	if !begun {
+		return true
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)
+	defer cancel()
+	err := s.discard(ctx, key, 0, spared)
+	return err == nil || !transient(err)
 }
