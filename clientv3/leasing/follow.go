@@ -3,13 +3,16 @@ package leasing
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
 )
 
 // watchLeasingKeys watches all leasing keys until the session ends. When the watch
@@ -83,5 +86,19 @@ func (k *kv) leasingKeyEvent(ev *clientv3.Event) {
 		if k.cache.revokeEvent(key, l.rev, clientv3.LeaseID(ev.Kv.Lease)) {
 			k.releases.add(l)
 		}
+	}
+}
+
+// pauses is the backoff between attempts, with full jitter.
+var pauses = retry.Policy{InitialBackoff: 50 * time.Millisecond, MaxBackoff: 2 * time.Second}
+
+// permanent reports whether a repeated call would fail with the same error.
+func permanent(err error) bool {
+	switch retry.CodeOf(err) {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,
+		codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated:
+		return true
+	default:
+		return false
 	}
 }

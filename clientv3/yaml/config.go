@@ -24,10 +24,14 @@
 package yaml
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -96,4 +100,120 @@ func decodeConfig(fields []byte, cfg *clientv3.Config) error {
 	}
 	*cfg = file.Config
 	return nil
+}
+
+// tlsFields are the fields of a file that say how connections are secured.
+type tlsFields struct {
+	InsecureTransport     bool   `json:"insecure-transport"`
+	InsecureSkipTLSVerify bool   `json:"insecure-skip-tls-verify"`
+	CertFile              string `json:"cert-file"`
+	KeyFile               string `json:"key-file"`
+	TrustedCAFile         string `json:"trusted-ca-file"`
+	CAFile                string `json:"ca-file"`
+}
+
+// config returns a Config that is secured, and holds nothing else.
+func (f tlsFields) config() (*clientv3.Config, error) {
+	if f.InsecureTransport {
+		return new(clientv3.Config), nil
+	}
+	certificates, err := f.certificates()
+	if err != nil {
+		return nil, err
+	}
+	ca, caField := f.TrustedCAFile, "trusted-ca-file"
+	if ca == "" {
+		ca, caField = f.CAFile, "ca-file"
+	}
+	cfg, err := clientv3.NewClientConfig(&clientv3.ConfigSpec{Secure: &clientv3.SecureConfig{
+		Cert:               f.CertFile,
+		Key:                f.KeyFile,
+		Cacert:             ca,
+		InsecureSkipVerify: f.InsecureSkipTLSVerify,
+	}}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", caField, err)
+	}
+	cfg.TLS.MinVersion = tls.VersionTLS12
+	cfg.TLS.Certificates = certificates // for the caller; connections read the files again
+	return cfg, nil
+}
+
+// certificates returns the client's certificate, if there is one. It checks all that
+// NewClientConfig will, whose errors do not tell the certificate from the authorities.
+func (f tlsFields) certificates() ([]tls.Certificate, error) {
+	switch {
+	case f.CertFile == "" && f.KeyFile == "":
+		return nil, nil
+	case f.KeyFile == "":
+		return nil, errors.New("key-file: it is missing, and the certificate in cert-file is of no use without its key")
+	case f.CertFile == "":
+		return nil, errors.New("cert-file: it is missing, and the key in key-file is of no use without its certificate")
+	}
+	certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cert-file and key-file: %w", err)
+	}
+	return []tls.Certificate{certificate}, nil
+}
+
+// decode reads fields into the struct that target points to, with errors that name
+// the field.
+func decode(fields []byte, target any) error {
+	err := json.Unmarshal(fields, target)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &wrong):
+		// Of all fields, only parts of this one parse their own values.
+		return fmt.Errorf("LogConfig: %w", err)
+	case wrong.Field == "":
+		return fmt.Errorf("the file holds %s: want fields with values", withArticle(wrong.Value))
+	default:
+		// The path to a field begins with the name of an embedded struct.
+		return fmt.Errorf("%s: want %s, got %s", strings.TrimPrefix(wrong.Field, "Config."), wanted(wrong.Type), withArticle(wrong.Value))
+	}
+}
+
+// wanted says how a value of type t is written.
+func wanted(t reflect.Type) string {
+	if t == reflect.TypeFor[time.Duration]() {
+		return "a time as a whole number of nanoseconds"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "text (in quotes, if it looks like a number)"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Uint:
+		return "a whole number that is not negative"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		return "a list"
+	default:
+		return "fields with values"
+	}
+}
+
+// withArticle puts an article before what package json calls a value: "string", "number 1.5".
+func withArticle(value string) string {
+	if strings.HasPrefix(value, "array") || strings.HasPrefix(value, "object") {
+		return "an " + value
+	}
+	return "a " + value
+}
+
+// withoutQuotes returns the message of a parser of YAML up to where it quotes the
+// file, which may be a password: an asterisk before a word, say, makes it the name
+// of an anchor, and messages name anchors.
+func withoutQuotes(err error) string {
+	message := err.Error()
+	if i := strings.IndexAny(message, "'`\"{,"); i >= 0 {
+		return strings.TrimSpace(message[:i]) + " ..."
+	}
+	return message
 }

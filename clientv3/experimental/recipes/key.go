@@ -1,17 +1,61 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/clientv3/internal/settle"
 )
+
+var (
+	// ErrKeyExists is returned by [Barrier.Hold] for a barrier that is held.
+	ErrKeyExists = errors.New("key already exists")
+
+	// ErrWaitMismatch is not returned by any function of this package.
+	ErrWaitMismatch = errors.New("unexpected wait result")
+
+	// ErrTooManyClients is returned by [DoubleBarrier.Enter] if all participants have
+	// already entered.
+	ErrTooManyClients = errors.New("too many clients")
+
+	// ErrNoWatcher reports that a watch ended without a reason while its client is
+	// open: the client's Watcher was closed, or violates the contract.
+	ErrNoWatcher = errors.New("no watcher channel")
+)
+
+// sessionError returns why a session is lost, nil if it is not. The lease of a session that
+// was orphaned, or whose context has ended, lives until its TTL has passed, or longer if
+// another process keeps it alive, as in etcd's own lock service.
+func sessionError(s *concurrency.Session) error {
+	err := s.Err()
+	for _, lost := range []error{
+		concurrency.ErrSessionClosed, rpctypes.ErrLeaseNotFound, rpctypes.ErrNoLeader, clientv3.ErrLeaseUnanswered,
+	} {
+		if errors.Is(err, lost) {
+			return fmt.Errorf("recipe: %w: %w", concurrency.ErrSessionExpired, err)
+		}
+	}
+	return nil
+}
+
+// lostKeyError returns the error for a session's key that is gone.
+func lostKeyError(s *concurrency.Session, key string) error {
+	if err := sessionError(s); err != nil {
+		return err
+	}
+	return fmt.Errorf("recipe: %w: its key %q was deleted, with the lease or by another client",
+		concurrency.ErrSessionExpired, key)
+}
 
 // RemoteKV is a key that this package has put. It is not safe for concurrent use.
 type RemoteKV struct {
@@ -111,4 +155,103 @@ func discard(s *concurrency.Session, key string) {
 	isOurs := clientv3.Compare(clientv3.LeaseValue(key), "=", s.Lease())
 	// The caller gets the first failure.
 	_, _ = s.Client().Txn(ctx).If(isOurs).Then(clientv3.OpDelete(key)).Commit()
+}
+
+// member is a session's key in a recipe.
+type member struct {
+	session *concurrency.Session
+	*EphemeralKV
+}
+
+// join puts a unique key for the session below a prefix. If it fails there is no key.
+func join(ctx context.Context, s *concurrency.Session, prefix string) (*member, error) {
+	for {
+		key := uniqueKey(prefix)
+		resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
+			return s.Client().Txn(ctx).If(isFree(key)).
+				Then(clientv3.OpPut(key, "", clientv3.WithLease(s.Lease()))).
+				Else(clientv3.OpGet(key))
+		})
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return nil, fmt.Errorf("recipe: %w: %w", concurrency.ErrSessionExpired, err)
+		case err != nil:
+			discard(s, key)
+			return nil, err
+		case resp.Succeeded:
+			return newMember(s, key, resp.Header.Revision), nil
+		}
+		found := optxn.Key(resp, 0)
+		if unsure != nil && found.GetLease() == int64(s.Lease()) { // this name is unique
+			return newMember(s, key, found.CreateRevision), nil
+		}
+	}
+}
+
+func newMember(s *concurrency.Session, key string, rev int64) *member {
+	return &member{s, &EphemeralKV{RemoteKV{client: s.Client(), key: key, rev: rev, lease: s.Lease()}}}
+}
+
+// exists compares the key with the one that was put.
+func (m *member) exists() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(m.key), "=", m.rev)
+}
+
+// found reports whether the key was there when it was read.
+func (m *member) found(kvs []*mvccpb.KeyValue) bool {
+	return len(kvs) == 1 && kvs[0].CreateRevision == m.rev
+}
+
+// whilePresent runs work, which waits, while the key exists. When the key is lost, or
+// cannot be watched, the context of work ends, and the error is the reason.
+func (m *member) whilePresent(ctx context.Context, work func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		err := waitGone(ctx, m.session.Client(), &mvccpb.KeyValue{Key: []byte(m.key), CreateRevision: m.rev}, m.rev)
+		if err == nil {
+			err = lostKeyError(m.session, m.key)
+		}
+		cancel(err)
+	}()
+	err := causeOf(ctx, work(ctx))
+	cancel(nil)
+	<-watched
+	return err
+}
+
+// whileSession runs work while the session lives. When the session is lost the
+// context of work ends, and the error says so.
+func whileSession(s *concurrency.Session, work func(ctx context.Context) error) error {
+	if err := sessionError(s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(s.Client().Ctx())
+	defer cancel(nil)
+	defer context.AfterFunc(s.Ctx(), func() {
+		if err := sessionError(s); err != nil {
+			cancel(err)
+		}
+	})()
+	return causeOf(ctx, work(ctx))
+}
+
+// causeOf returns the cause of ctx, if it was cancelled, in place of err.
+func causeOf(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if err == nil || errors.Is(ctx.Err(), cause) {
+		return err
+	}
+	return cause
+}
+
+// commitOnce is [settle.Commit] for a transaction that cannot be distinguished from others
+// that make its condition fail. It reports whether the transaction was executed.
+func commitOnce(ctx context.Context, txn func() clientv3.Txn) (bool, error) {
+	resp, unsure, err := settle.Commit(ctx, txn)
+	if err == nil && resp.Succeeded {
+		return true, nil
+	}
+	return false, cmp.Or(unsure, err)
 }

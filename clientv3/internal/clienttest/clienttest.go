@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
@@ -222,4 +223,48 @@ func (p *Process) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = false
+}
+
+// StartPair returns a cluster of two members over one store, and a client of each. A test can stop the member of one, and
+// write through the other.
+func StartPair(t testing.TB) (cluster *fakeetcd.Cluster, client, other *clientv3.Client) {
+	t.Helper()
+	cluster = Start(t, 2)
+	connect := func(member int) *clientv3.Client {
+		return Connect(t, cluster, clientv3.Config{Endpoints: []string{cluster.Member(member).Endpoint()}})
+	}
+	return cluster, connect(0), connect(1)
+}
+
+// Hold keeps the next call of a method, a watch stream too, on its way until release is called.
+func Hold(cluster *fakeetcd.Cluster, method string) (release func()) {
+	held := make(chan struct{})
+	cluster.Once(method, func(c *fakeetcd.Call) { _ = c.Hold(held) })
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// RefuseWatches makes the members refuse all watches, for a reason of rpctypes, on the streams that open until the hook is
+// removed.
+func RefuseWatches(cluster *fakeetcd.Cluster, reason error) *fakeetcd.Hook {
+	return cluster.On("Watch", func(c *fakeetcd.Call) {
+		for {
+			req, err := c.Recv()
+			if err != nil {
+				return
+			}
+			if req.(*pb.WatchRequest).GetCreateRequest() == nil {
+				continue
+			}
+			_ = c.Send(&pb.WatchResponse{
+				Header: &pb.ResponseHeader{Revision: 1}, WatchId: -1, Created: true, Canceled: true, CancelReason: reason.Error(),
+			})
+		}
+	})
+}
+
+// LoseAnswer is a hook that executes a call, and breaks the connection before the answer.
+func LoseAnswer(call *fakeetcd.Call) {
+	if _, err := call.Execute(); err == nil {
+		call.BreakConn()
+	}
 }

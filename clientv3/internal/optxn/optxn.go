@@ -13,6 +13,52 @@ import (
 	"github.com/quorate/quorate/clientv3"
 )
 
+// Do executes one operation.
+type Do func(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error)
+
+type plain = clientv3.KV
+
+// KV is a KV whose gets, puts, deletes and transactions are executed as one operation each.
+type KV struct {
+	plain // for Compact and GetStream
+	do    Do
+}
+
+// Over returns a KV over kv whose operations do executes.
+func Over(kv clientv3.KV, do Do) KV { return KV{kv, do} }
+
+// Put puts a key by Do.
+func (kv KV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	resp, err := kv.do(ctx, clientv3.OpPut(key, val, opts...))
+	return resp.Put(), err
+}
+
+// Get gets keys by Do.
+func (kv KV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := kv.do(ctx, clientv3.OpGet(key, opts...))
+	return resp.Get(), err
+}
+
+// Delete deletes keys by Do.
+func (kv KV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	resp, err := kv.do(ctx, clientv3.OpDelete(key, opts...))
+	return resp.Del(), err
+}
+
+// Do executes an operation.
+func (kv KV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	return kv.do(ctx, op)
+}
+
+// Txn returns a transaction whose Commit is one operation.
+func (kv KV) Txn(ctx context.Context) clientv3.Txn {
+	return New(func(op clientv3.Op) (clientv3.OpResponse, error) { return kv.do(ctx, op) })
+}
+
+// As returns the option that makes any operation the given one: options passed on as they came would be evaluated twice,
+// and could not express a key.
+func As(op clientv3.Op) clientv3.OpOption { return func(o *clientv3.Op) { *o = op } }
+
 // txn collects the parts of a transaction. The embedded one only checks the order of calls.
 type txn struct {
 	clientv3.Txn
@@ -126,4 +172,61 @@ func Key(resp *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
 		return kvs[0]
 	}
 	return nil
+}
+
+// errCompact is the error of a Compact of a fenced KV.
+var errCompact = errors.New("etcdclient: Compact cannot be fenced: call it on the client")
+
+// Fence is what the writes of a fenced KV are compared with.
+type Fence interface {
+	// Fence returns the comparison that holds while writes may be executed, and never again.
+	Fence() clientv3.Cmp
+	// Err returns nil while writes are sent, and then the error that they have.
+	Err() error
+}
+
+// Fenced returns a KV over kv whose writes are transactions that compare fence.Fence, with the
+// responses of the plain calls. Reads are those of kv. refused is called when the comparison did not
+// hold; fence.Err returns an error from then on.
+func Fenced(kv clientv3.KV, fence Fence, refused func()) clientv3.KV {
+	f := &fencedKV{store: kv, fence: fence, refused: refused}
+	f.KV = Over(kv, f.execute)
+	return f
+}
+
+type fencedKV struct {
+	KV      // for all but Compact
+	store   clientv3.KV
+	fence   Fence
+	refused func()
+}
+
+func (kv *fencedKV) Compact(context.Context, int64, ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+	return nil, errCompact
+}
+
+func (kv *fencedKV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	if op.IsGet() {
+		return kv.store.Do(ctx, op)
+	}
+	if err := kv.fence.Err(); err != nil {
+		return clientv3.OpResponse{}, err
+	}
+	ops := []clientv3.Op{op}
+	cmps, thenOps, _ := op.Txn()
+	unconditional := op.IsTxn() && len(cmps) == 0
+	if unconditional {
+		ops = thenOps
+	}
+	resp, err := kv.store.Txn(ctx).If(kv.fence.Fence()).Then(ops...).Commit()
+	switch {
+	case err != nil:
+		return clientv3.OpResponse{}, err
+	case !resp.Succeeded:
+		kv.refused()
+		return clientv3.OpResponse{}, kv.fence.Err()
+	case unconditional:
+		return resp.OpResponse(), nil
+	}
+	return Part(At(resp, 0), op, resp.Header)
 }

@@ -3,13 +3,22 @@ package registry
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
 )
 
 // Change is a change of one key.
@@ -126,4 +135,141 @@ func (f *Follower) apply(events []*clientv3.Event) []Change {
 		}
 	}
 	return changes
+}
+
+// listTimeout bounds one list, which the client itself retries after a fault. It is
+// longer than the maximum delay between attempts, so that an outage does not make the
+// delays grow.
+const listTimeout = 15 * time.Second
+
+// ErrClientClosed is returned when the etcd client is closed.
+var ErrClientClosed = errors.New("the etcd client was closed")
+
+var errWatchClosed = errors.New("the watch was closed")
+
+// Follow reports all changes to o since the last List, or lists first if there was none.
+// Whenever the watch breaks, for example after a compaction, it lists again. It waits
+// between attempts, see pause.Backoff.
+//
+// It returns when ctx ends, with its error, or when the client is closed, with
+// ErrClientClosed.
+func (f *Follower) Follow(ctx context.Context, o Observer) error {
+	watching, cancel := context.WithCancel(ctx)
+	defer context.AfterFunc(f.client.Ctx(), cancel)()
+	f.sync.observer = o
+	var checks sync.WaitGroup
+	checks.Go(func() { f.sync.checkUntilDone(watching) })
+	defer checks.Wait()
+	defer cancel()
+
+	var delay pause.Backoff
+	for {
+		began := time.Now()
+		err := f.listAndWatch(watching, o)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case f.client.Ctx().Err() != nil:
+			return ErrClientClosed
+		case errors.Is(err, rpctypes.ErrCompacted):
+			f.sync.markStale() // until the next list
+		case isSilence(err):
+			f.sync.unanswered(err)
+		default:
+			f.sync.refused(err)
+		}
+		delay.Wait(watching, time.Since(began))
+	}
+}
+
+// isSilence reports whether the error means that etcd is unreachable, not that it
+// refused.
+func isSilence(err error) bool {
+	code := retry.CodeOf(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
+}
+
+// listAndWatch lists and watches until an error, which it returns. It makes the watch before it passes the list on: one that is
+// made later does not notice that the cluster was restored meanwhile.
+func (f *Follower) listAndWatch(ctx context.Context, o Observer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f.sync.markStale()
+	list := !f.listed
+	var changes []Change
+	if list {
+		listing, cancel := context.WithTimeout(ctx, listTimeout)
+		var err error
+		changes, err = f.List(listing)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("listing the endpoints below %q: %w", f.prefix, err)
+		}
+	}
+	f.listed = false
+	responses := f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithCreatedNotify())
+	if list {
+		o.Changed(changes)
+	}
+	return fmt.Errorf("watching the endpoints below %q: %w", f.prefix, f.follow(responses, o))
+}
+
+func (f *Follower) follow(responses clientv3.WatchChan, o Observer) error {
+	for resp := range responses {
+		if err := resp.Err(); err != nil {
+			f.rev = max(f.rev, resp.CompactRevision)
+			return err
+		}
+		if resp.Created {
+			f.sync.markSynced()
+		}
+		if changes := f.apply(resp.Events); len(changes) > 0 {
+			o.Changed(changes)
+		}
+	}
+	return errWatchClosed
+}
+
+// Prefix returns the prefix of the keys of all endpoints of a target. The slash separates
+// the target "svc" from "svc2".
+func Prefix(target string) string { return target + "/" }
+
+// Endpoint is what is registered under a key.
+type Endpoint struct {
+	Addr     string
+	Metadata any
+}
+
+// record is the value of a key, in JSON. The form is that of naming.Update in
+// grpc-go up to 1.29, and every etcd client since 3.1 reads and writes it.
+type record struct {
+	// Op was the operation of an update. The value of a key always has 0, for an
+	// addition; readers ignore it.
+	Op       uint8
+	Addr     string
+	Metadata any
+}
+
+// Encode returns the value of the key under which e is registered. It fails if the
+// metadata has no form in JSON.
+func Encode(e Endpoint) (string, error) {
+	value, err := json.Marshal(record{Addr: e.Addr, Metadata: e.Metadata})
+	return string(value), err
+}
+
+func decode(value []byte) (Endpoint, error) {
+	var r record
+	err := json.Unmarshal(value, &r)
+	return Endpoint{Addr: r.Addr, Metadata: r.Metadata}, err
+}
+
+// decode returns the endpoint that a key holds. It logs an invalid value to the client's
+// logger and returns false.
+func (f *Follower) decode(kv *mvccpb.KeyValue) (Endpoint, bool) {
+	e, err := f.Decode(kv.Value)
+	if err != nil {
+		f.client.GetLogger().Warn("a registered endpoint cannot be understood and is ignored",
+			zap.ByteString("key", kv.Key), zap.Error(err))
+	}
+	return e, err == nil
 }
