@@ -64,9 +64,52 @@ func (s *streamSource) Range(ctx context.Context, req *pb.RangeRequest, _ ...grp
 	return s.withRevision((*pb.RangeResponse)(resp.Get())), nil
 }
 
+// maxStreams is how many streams are opened after the first refused one, in 55 ms altogether: a
+// member that lags has caught up by then, one that is cut off has not.
+const maxStreams = 6
+
+// RangeStream tries again after a member that lags, if the OrderViolationFunc agrees. Streams of a
+// client share a connection, and the next one may reach the same member; calls rotate over the
+// members. So after maxStreams attempts it uses calls.
 func (s *streamSource) RangeStream(ctx context.Context, req *pb.RangeRequest, _ ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
-	stream := &rangeStream{source: s, ctx: ctx, op: s.part(req)}
-	return stream, stream.open()
+	op, unknown := s.part(req), &clientv3.GetResponse{Header: &pb.ResponseHeader{}}
+	for refusals := 1; ; refusals++ {
+		in, err := s.open(ctx, op, refusals > maxStreams+1)
+		stream := &rangeStream{source: s, ctx: ctx, in: in}
+		if err == nil {
+			stream.first, err = stream.Recv()
+		}
+		switch {
+		case err == nil, errors.Is(err, io.EOF):
+			return stream, nil
+		case !s.lags(op, err):
+			return nil, err
+		}
+		if err := s.kv.violation(op, unknown.OpResponse(), op.Rev()); err != nil {
+			return nil, err
+		}
+		if err := pause.For(ctx, pauseAfter(refusals)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// open begins to read the range as a stream, or reads it with one call.
+func (s *streamSource) open(ctx context.Context, op clientv3.Op, whole bool) (clientv3.GetStreamChan, error) {
+	if !whole {
+		return s.kv.store.GetStream(ctx, string(op.KeyBytes()), optxn.As(op))
+	}
+	resp, err := s.kv.store.Do(ctx, op)
+	one := make(chan clientv3.RangeStreamResponse, 1)
+	one <- clientv3.RangeStreamResponse{RangeResponse: (*pb.RangeResponse)(resp.Get())}
+	close(one)
+	return one, err
+}
+
+// lags reports whether err means that the member has not reached the revision yet,
+// although another one has.
+func (s *streamSource) lags(op clientv3.Op, err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrFutureRev) && op.Rev() <= s.header.GetRevision()
 }
 
 // withRevision sets the header of a response that has one. Data read at a revision must
@@ -82,86 +125,27 @@ func (s *streamSource) withRevision(resp *pb.RangeResponse) *pb.RangeResponse {
 type rangeStream struct {
 	grpc.ClientStream // nil: GetStream calls only Recv
 
-	source   *streamSource
-	ctx      context.Context
-	op       clientv3.Op
-	in       clientv3.GetStreamChan
-	received bool
-	refusals int
-	whole    bool // read with one call, see reopen
-}
-
-func (r *rangeStream) open() error {
-	in, err := r.source.kv.store.GetStream(r.ctx, string(r.op.KeyBytes()), optxn.As(r.op))
-	r.in = in
-	return err
+	source *streamSource
+	ctx    context.Context
+	in     clientv3.GetStreamChan
+	first  *pb.RangeStreamResponse // received by RangeStream; nil once Recv has returned it
 }
 
 func (r *rangeStream) Recv() (*pb.RangeStreamResponse, error) {
-	for {
-		part, err := r.receive()
-		if err == nil {
-			r.received = true
-			return &pb.RangeStreamResponse{RangeResponse: r.source.withRevision(part)}, nil
-		}
-		if r.received || !r.lags(err) {
-			return nil, err
-		}
-		if err := r.reopen(); err != nil {
-			return nil, err
-		}
-	}
-}
-
-func (r *rangeStream) receive() (*pb.RangeResponse, error) {
-	if r.whole {
-		return r.read()
+	if first := r.first; first != nil {
+		r.first = nil
+		return first, nil
 	}
 	select {
 	case chunk, open := <-r.in:
 		if !open {
 			return nil, io.EOF
 		}
-		return chunk.RangeResponse, chunk.Err()
+		if err := chunk.Err(); err != nil {
+			return nil, err
+		}
+		return &pb.RangeStreamResponse{RangeResponse: r.source.withRevision(chunk.RangeResponse)}, nil
 	case <-r.ctx.Done():
 		return nil, r.ctx.Err()
 	}
-}
-
-// read reads the range with one call.
-func (r *rangeStream) read() (*pb.RangeResponse, error) {
-	if r.received {
-		return nil, io.EOF
-	}
-	resp, err := r.source.kv.store.Do(r.ctx, r.op)
-	return (*pb.RangeResponse)(resp.Get()), err
-}
-
-// maxStreams is how many streams are opened after the first refused one, in 55 ms altogether: a
-// member that lags has caught up by then, one that is cut off has not.
-const maxStreams = 6
-
-// lags reports whether err means that the member has not reached the revision yet,
-// although another one has.
-func (r *rangeStream) lags(err error) bool {
-	return errors.Is(rpctypes.Error(err), rpctypes.ErrFutureRev) && r.op.Rev() <= r.source.header.GetRevision()
-}
-
-// reopen tries again after a member that lags, if the OrderViolationFunc agrees. Streams of a
-// client share a connection, and the next one may reach the same member; calls rotate over the
-// members. So after maxStreams attempts it uses calls.
-func (r *rangeStream) reopen() error {
-	unknown := &clientv3.GetResponse{Header: &pb.ResponseHeader{}}
-	if err := r.source.kv.violation(r.op, unknown.OpResponse(), r.op.Rev()); err != nil {
-		return err
-	}
-	r.refusals++
-	if err := pause.For(r.ctx, pauseAfter(r.refusals)); err != nil {
-		return err
-	}
-	if r.refusals > maxStreams {
-		r.whole = true
-		return nil
-	}
-	return r.open()
 }
