@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {290, 385},
 	"balancer":    {5455, 6575},
-	"clientv3":    {23215, 29205},
+	"clientv3":    {22540, 29205},
 	"cmd":         {4685, 2610},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},

@@ -138,3 +138,119 @@ func (e *Engine) loseLocked(now time.Time, err error) {
 	e.link = link{}
 	e.machine.Lost(now, err)
 }
+
+// Streams opens streams, and decides how to proceed when they end. One goroutine
+// uses it, except for Wake.
+type Streams interface {
+	// Open opens a stream that ends with ctx.
+	Open(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error)
+	// Progress records that the latest stream has answered.
+	Progress()
+	// Next waits until it is time to open another stream, after one ended with err,
+	// and returns nil. It returns err at once if another stream would fail the same
+	// way, and ctx's error if ctx ends.
+	Next(ctx context.Context, err error) error
+	// Pause waits like Next, for any err. It returns an error only if ctx has ended
+	// or no further stream will be opened.
+	Pause(ctx context.Context, err error) error
+	// Wake reports that a request waits for the next stream: it is opened at once,
+	// unless streams fail repeatedly. Any goroutine may call it. It must not block.
+	Wake()
+	// Leaderless reports whether every endpoint has reported, since the last
+	// Progress, that it knows no leader.
+	Leaderless() bool
+	// Removed returns a channel that is closed when the endpoint of the latest
+	// stream is removed. It may be nil.
+	Removed() <-chan struct{}
+}
+
+// maxBatch bounds the requests taken at once, so that their recorded send time is
+// close to the real one.
+const maxBatch = 256
+
+// write sends due requests, and moves the stream when its endpoint is removed.
+func (e *Engine) write() {
+	var removed <-chan struct{}
+	for {
+		select {
+		case <-e.sendable:
+			e.sendDue()
+			e.mu.Lock()
+			removed = e.link.removed
+			e.mu.Unlock()
+		case <-removed:
+			e.leave(removed)
+			removed = nil
+		case <-e.ctx.Done():
+			return
+		}
+	}
+}
+
+// leave moves the stream, if it is the one whose endpoint was removed and not a
+// later one.
+func (e *Engine) leave(removed <-chan struct{}) {
+	e.update(func(now time.Time) {
+		if e.link.removed == removed {
+			e.machine.Removed(now)
+		}
+	})
+}
+
+// sendDue sends until no request is due or the stream fails. The reader gets the
+// reason of a failure.
+func (e *Engine) sendDue() {
+	for {
+		stream, requests := e.take()
+		for i := range requests {
+			if stream.Send(&requests[i]) != nil {
+				return
+			}
+		}
+		if len(requests) < maxBatch {
+			return
+		}
+	}
+}
+
+// take returns the next requests, none if the engine has ended.
+func (e *Engine) take() (stream pb.Lease_LeaseKeepAliveClient, requests []pb.LeaseKeepAliveRequest) {
+	e.update(func(now time.Time) {
+		stream, requests = e.link.stream, e.machine.Take(now, maxBatch)
+	})
+	return stream, requests
+}
+
+// prepareNext waits until it is time to open another stream. An error means that no
+// further stream will be opened.
+func (e *Engine) prepareNext(cause error) error {
+	ctx, cancel := e.fastReopen()
+	defer cancel()
+	err := e.config.Streams.Next(ctx, cause)
+	if e.config.Streams.Leaderless() {
+		e.update(e.machine.Leaderless)
+	}
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	e.update(func(now time.Time) { e.machine.Refused(now, err) })
+	if err := e.config.Streams.Pause(ctx, cause); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// fastReopen returns a context that ends with the engine, or when a lease can wait
+// no longer for another stream. It has no deadline: Streams would take a deadline
+// for the end of all attempts, and not start a wait that ends after it.
+func (e *Engine) fastReopen() (context.Context, context.CancelFunc) {
+	e.mu.Lock()
+	longest := e.machine.Pause(time.Now())
+	e.mu.Unlock()
+	ctx, cancel := context.WithCancel(e.ctx)
+	timer := time.AfterFunc(longest, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"container/heap"
 	"slices"
 	"time"
 
@@ -381,3 +382,122 @@ func (m *Machine) Close(cause error) {
 
 // Wanted reports whether there are leases to keep alive.
 func (m *Machine) Wanted() bool { return len(m.leases) > 0 }
+
+// State is the state of a lease in the machine.
+type State uint8
+
+const (
+	// Waiting says that the lease was renewed, and the next renewal is not due yet.
+	Waiting State = iota
+	// Due says that a request will be sent as soon as a stream is open.
+	Due
+	// Awaiting says that a request was sent and is unanswered.
+	Awaiting
+	// Repeating is Awaiting with a later subscriber that needs another request.
+	// When the answer arrives, the lease is Due.
+	Repeating
+	// Abandoned says that a request is unanswered and the lease has no subscribers.
+	// The lease is kept so that its answer is not matched to a later request.
+	Abandoned
+	// Gone says that the machine does not know the lease, or no longer.
+	Gone
+)
+
+// unanswered reports whether a request awaits its answer.
+func (s State) unanswered() bool { return s == Awaiting || s == Repeating || s == Abandoned }
+
+type phase uint8
+
+const (
+	down    phase = iota // no stream
+	opening              // it is being opened
+	open                 // requests can be sent
+)
+
+// queue holds the leases of one state, ordered by the time of their next action. It is a heap in which
+// each lease knows its index.
+type queue []*entry
+
+var _ heap.Interface = (*queue)(nil)
+
+// next returns the first lease and its time, nil if the queue is empty.
+func (q queue) next() (*entry, instant) {
+	if len(q) == 0 {
+		return nil, never
+	}
+	return q[0], q[0].when
+}
+
+func (q *queue) push(l *entry, when instant) {
+	l.when = when
+	heap.Push(q, l)
+}
+
+func (q *queue) remove(l *entry) { heap.Remove(q, int(l.index)) }
+
+func (q queue) Len() int { return len(q) }
+
+func (q queue) Less(i, j int) bool { return q[i].when < q[j].when }
+
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = int32(i), int32(j)
+}
+
+// Push implements heap.Interface.
+func (q *queue) Push(l any) {
+	last := l.(*entry)
+	last.index = int32(len(*q))
+	*q = append(*q, last)
+}
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	n := len(*q) - 1
+	last := (*q)[n]
+	(*q)[n] = nil // releases the lease's memory
+	*q = (*q)[:n]
+	return last
+}
+
+// maxGrants bounds the records of leases without keepers, to about 2 MB. Past it
+// all records are dropped; such a lease then gets the same time for its first
+// answer as an unknown one.
+const maxGrants = 1 << 15
+
+// grants records when, and for how long, leases without keepers were granted or last
+// renewed. With a record, the first keepalive of a lease has at least the rest of its
+// TTL to be answered.
+type grants struct {
+	byID  map[int64]grant
+	sweep int // the size at which expired records are removed
+}
+
+type grant struct {
+	sent instant
+	ttl  time.Duration
+}
+
+func (g *grants) add(now instant, id int64, granted grant) {
+	if len(g.byID) >= g.sweep {
+		for id, old := range g.byID {
+			if old.sent.add(old.ttl) <= now {
+				delete(g.byID, id)
+			}
+		}
+		if len(g.byID) >= maxGrants {
+			clear(g.byID)
+		}
+		g.sweep = min(2*len(g.byID)+64, maxGrants)
+	}
+	if g.byID == nil {
+		g.byID = make(map[int64]grant)
+	}
+	g.byID[id] = granted
+}
+
+func (g *grants) take(id int64) grant {
+	granted := g.byID[id]
+	delete(g.byID, id)
+	return granted
+}

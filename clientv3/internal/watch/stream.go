@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -210,4 +211,126 @@ func (sh *shard) isAwaitedLocked() bool {
 		}
 	}
 	return false
+}
+
+const (
+	// freshness is how often a stream requests progress on its own, so that a watch
+	// of keys without writes can resume after a compaction. etcd's tools and
+	// Kubernetes keep five minutes of history or more.
+	freshness = time.Minute
+
+	// splitTick is how often a stream requests progress while a watch on it catches
+	// up: progress ends a part without events.
+	splitTick = 50 * time.Millisecond
+
+	// maxMoveDelay bounds the random time that a stream stays on an endpoint that
+	// was removed: streams of many clients move one by one.
+	maxMoveDelay = time.Second
+)
+
+// write sends the requests of the session on a stream and runs its timers. Removed is closed when
+// the stream's endpoint is removed; settled replaces it when the endpoint is final.
+func (sh *shard) write(l *link, wake chan struct{}, removed <-chan struct{}, settled <-chan (<-chan struct{})) {
+	var leave <-chan time.Time // when the stream leaves a removed endpoint
+	pulse := time.NewTimer(sh.progressInterval())
+	defer pulse.Stop()
+	asked := time.Now()
+	for {
+		for _, req := range sh.take(wake) {
+			if l.stream.Send(req) != nil {
+				return // Recv returns the reason to the reader
+			}
+		}
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-wake:
+		case removed = <-settled:
+		case <-pulse.C:
+			asked = time.Now()
+			sh.askProgress()
+		case <-removed:
+			removed = nil
+			sh.askProgress()
+			leave = time.After(rand.N(maxMoveDelay))
+		case <-leave:
+			l.cancel(errMove)
+			return
+		}
+		pulse.Reset(time.Until(asked.Add(sh.progressInterval())))
+	}
+}
+
+// progressInterval varies by 10 %, which spreads the requests of many clients.
+func (sh *shard) progressInterval() time.Duration {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch {
+	case sh.splits > 0:
+		return splitTick
+	case sh.dedicated:
+		return returnInterval
+	default:
+		return freshness*9/10 + rand.N(freshness/5)
+	}
+}
+
+// take returns the requests to send on the stream whose writer waits on wake.
+func (sh *shard) take(wake chan struct{}) []*pb.WatchRequest {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.wake != wake {
+		return nil
+	}
+	return sh.session.take()
+}
+
+// askProgress requests progress, which moves resume points.
+func (sh *shard) askProgress() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if len(sh.session.live) > 0 {
+		sh.session.requestProgress(false)
+	}
+	if sh.splits == 0 {
+		return
+	}
+	for w := range sh.watchers {
+		if w.catchup != nil && w.catchup.tick() {
+			w.rejoin()
+		}
+	}
+}
+
+// firstCreateTimeout is how long the first create on a stream may be unanswered. A working member
+// answers it at once, under any load. Probes usually detect a failed member sooner, but not behind
+// a proxy that answers probes through other members.
+const firstCreateTimeout = 10 * time.Second
+
+// errNoResponse ends a stream that has never delivered a response.
+var errNoResponse = disorder("nothing was answered on it for %v", firstCreateTimeout)
+
+// awaitFirstCreate waits for the first response on the stream whose writer waits on wake. It
+// checks every firstCreateTimeout, and gives the stream up if a create was in flight at two
+// checks in a row. So a create that is sent later, because all watches were paused, may take up
+// to twice as long. A check that runs while stop is called may schedule another, which finds the
+// stream closed.
+func (sh *shard) awaitFirstCreate(wake chan struct{}, giveUp func()) (stop func() bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	pending := len(sh.session.pending) > 0 // at the last check
+	var timer *time.Timer
+	timer = time.AfterFunc(firstCreateTimeout, func() {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		switch {
+		case sh.wake != wake || sh.session.firstCreated || sh.session.foreign:
+		case pending:
+			giveUp()
+		default:
+			pending = len(sh.session.pending) > 0
+			timer.Reset(firstCreateTimeout)
+		}
+	})
+	return timer.Stop
 }
