@@ -55,7 +55,7 @@ var layers = map[string][]string{
 		"clientv3/internal/lineage", "clientv3/internal/watch", "clientv3/internal/lease",
 	},
 	"clientv3/internal/semantics":       {},
-	"clientv3/mock/fakeetcd":            {"clientv3/internal/semantics", "internal/pause"},
+	"clientv3/mock/fakeetcd":            {"clientv3/internal/semantics"},
 	"clientv3/mock/mockserver":          {},
 	"etcdtest":                          {"clientv3", "clientv3/mock/fakeetcd"},
 	"clientv3/internal/clienttest":      {"clientv3", "clientv3/internal/optxn", "clientv3/mock/fakeetcd"},
