@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
+	"google.golang.org/grpc/resolver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/internal/feed"
+	"github.com/quorate/quorate/internal/lastgood"
 )
 
 // listAndWatch follows the service until an error, which it returns with the verb of the last request.
@@ -149,4 +154,135 @@ func (s *source) handleWatch(r *request) error {
 			s.publish()
 		}
 	}
+}
+
+// listing has the list of one destination. All its channels share the guard: a channel that opens
+// while most endpoints are gone gets those that the other channels keep.
+type listing struct {
+	*feed.Feed
+	source      *source
+	destination serviceTarget
+
+	// The fields below are guarded by source.mu.
+	guard  lastgood.Guard[resolver.Endpoint]
+	users  int                 // channels
+	stale  bool                // the guard has only seen a stale list, or missed changes
+	used   []resolver.Endpoint // the last list, nil if there was none
+	logged resolution          // the last one that was logged
+}
+
+// listing returns the listing of a destination.
+func (s *source) listing(d serviceTarget) *listing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.listings[d]
+	if l == nil {
+		l = &listing{source: s, destination: d}
+		l.Feed = feed.New(&s.mu, l.stateLocked)
+		l.guard = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: s.cfg.MassRemovalDelay}
+		if used := s.last.used[d]; len(used) > 0 {
+			l.stale = true
+			l.guard.Update(time.Now(), used, 0)
+		}
+		s.listings[d] = l
+	}
+	l.users++
+	return l
+}
+
+// leave is called when a channel has closed. Without channels, no changes reach the guard.
+func (l *listing) leave() {
+	l.source.mu.Lock()
+	defer l.source.mu.Unlock()
+	if l.users--; l.users == 0 {
+		l.stale = true
+	}
+}
+
+// stateLocked returns the state of the channels.
+func (l *listing) stateLocked() feed.State {
+	v, due := l.source.viewLocked()
+	if !v.listed {
+		return feed.State{Problem: textOf(v.err), Due: due}
+	}
+	now := resolve(v.slices, l.destination, place{zone: l.source.cfg.Zone, node: l.source.cfg.Node})
+	kept := l.keepLocked(v, now.endpoints)
+	if len(kept.Endpoints) > 0 {
+		now.endpoints = distinct(append(now.endpoints, kept.Endpoints...))
+		now.empty = nil
+		now.gone = fmt.Errorf("kubernetes: most endpoints of %v disappeared at once; they stay in use for %v", l.destination.service, l.guard.Delay)
+	}
+	l.used = now.endpoints
+	l.logLocked(now)
+	return feed.State{Endpoints: now.endpoints, Listed: true, Problem: textOf(problemOf(now, v.err)), Due: kept.Due}
+}
+
+// keepLocked returns the endpoints that the guard keeps.
+func (l *listing) keepLocked(v view, endpoints []resolver.Endpoint) lastgood.Kept[resolver.Endpoint] {
+	now := time.Now()
+	if v.err != nil {
+		l.guard.Suspend(now)
+	}
+	if l.stale && !v.stale {
+		l.guard.Outdate()
+		l.stale = false
+	}
+	kept := l.guard.Update(now, endpoints, 0)
+	slices.SortFunc(kept.Endpoints, func(a, b resolver.Endpoint) int { return cmp.Compare(firstAddress(a), firstAddress(b)) })
+	return kept
+}
+
+// distinct removes endpoints with an address of an earlier one: those of a backend that had other addresses before.
+func distinct(endpoints []resolver.Endpoint) []resolver.Endpoint {
+	used := make(map[string]bool)
+	return slices.DeleteFunc(endpoints, func(e resolver.Endpoint) (known bool) {
+		for _, a := range e.Addresses {
+			known = known || used[a.Addr]
+			used[a.Addr] = true
+		}
+		return known
+	})
+}
+
+func firstAddress(e resolver.Endpoint) string { return e.Addresses[0].Addr }
+
+// problemOf returns the error to report with a list, or nil.
+func problemOf(now resolution, outdated error) error {
+	switch {
+	case now.empty != nil && outdated != nil:
+		return fmt.Errorf("%w (last known; since then: %w)", now.empty, outdated)
+	case now.empty != nil:
+		return now.empty
+	case now.gone != nil && outdated == nil:
+		return now.gone
+	case outdated != nil:
+		return fmt.Errorf("the last known endpoints stay in use: %w", outdated)
+	}
+	return nil
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// logLocked writes a line when the last endpoint disappears, and one when there are endpoints again,
+// because gRPC's own round_robin does not return the reason to calls; one when most disappear at
+// once; and one about a target that is probably wrong.
+func (l *listing) logLocked(now resolution) {
+	switch {
+	case now.empty != nil && l.logged.empty == nil:
+		logger.Warning(now.empty)
+	case now.empty == nil && l.logged.empty != nil:
+		logger.Infof("kubernetes: %v has endpoints", l.destination.service)
+	}
+	if now.gone != nil && l.logged.gone == nil {
+		logger.Warning(now.gone)
+	}
+	if now.doubt != "" && now.doubt != l.logged.doubt {
+		logger.Warningf("kubernetes: %s", now.doubt)
+	}
+	l.logged = now
 }
