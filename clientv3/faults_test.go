@@ -16,8 +16,7 @@ import (
 
 func TestRevokeWhoseAnswerIsLost(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 3)
-	lease, err := c.Grant(t.Context(), 60)
-	require.NoError(t, err)
+	lease := clienttest.Must(c.Grant(t.Context(), 60))
 	clienttest.Must(c.Put(t.Context(), "k", "v", WithLease(lease.ID)))
 
 	lost := cluster.Once("LeaseRevoke", clienttest.LoseAnswer)
@@ -37,8 +36,7 @@ func TestRevokeThatFindsNoMemberForTheHeader(t *testing.T) {
 	lease := clienttest.Must(c.Grant(t.Context(), 60))
 	cluster.Once("LeaseRevoke", clienttest.LoseAnswer)
 	cluster.On("LeaseTimeToLive", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
-	resp, err := c.Revoke(t.Context(), lease.ID)
-	require.NoError(t, err)
+	resp := clienttest.Must(c.Revoke(t.Context(), lease.ID))
 	require.NotNil(t, resp.Header)
 }
 
@@ -47,8 +45,7 @@ func TestGrantWhoseAnswerIsLost(t *testing.T) {
 	cluster.Once("LeaseGrant", clienttest.LoseAnswer)
 	resp := clienttest.Must(c.Grant(t.Context(), 60))
 	require.Equal(t, int64(60), resp.TTL)
-	leases, err := c.Leases(t.Context())
-	require.NoError(t, err)
+	leases := clienttest.Must(c.Leases(t.Context()))
 	require.Equal(t, []LeaseStatus{{ID: resp.ID}}, leases.Leases, "no lease is left behind")
 }
 
@@ -57,15 +54,13 @@ func TestGetStreamThatEndsWithoutAMessage(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		clienttest.Put(t, cluster, "k", "v")
 		get := func(opts ...OpOption) (*GetResponse, error) {
-			stream, err := c.GetStream(t.Context(), "k", append(opts, WithPrefix())...)
-			require.NoError(t, err)
+			stream := clienttest.Must(c.GetStream(t.Context(), "k", append(opts, WithPrefix())...))
 			return GetStreamToGetResponse(stream)
 		}
 		empty := func(call *fakeetcd.Call) { call.Answer(nil, nil) }
 
 		once := cluster.Once("RangeStream", empty)
-		resp, err := get()
-		require.NoError(t, err)
+		resp := clienttest.Must(get())
 		require.Equal(t, 1, once.Ran())
 		require.Len(t, resp.Kvs, 1)
 		require.NotNil(t, resp.Header)
@@ -73,7 +68,7 @@ func TestGetStreamThatEndsWithoutAMessage(t *testing.T) {
 		cluster.On("RangeStream", empty)
 		for _, opts := range [][]OpOption{nil, {WithSort(SortByValue, SortDescend)}} {
 			before := cluster.Count("RangeStream")
-			_, err = get(opts...)
+			_, err := get(opts...)
 			require.Equal(t, codes.Unavailable, status.Code(err))
 			require.ErrorContains(t, err, "the range stream ended before its last part")
 			require.LessOrEqual(t, cluster.Count("RangeStream")-before, 50, "15 s of attempts")
@@ -94,8 +89,7 @@ func TestCallsToAnInvalidEndpoint(t *testing.T) {
 
 func TestRetryClients(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
-	conn, err := c.Dial(cluster.Endpoints()[0])
-	require.NoError(t, err)
+	conn := clienttest.Must(c.Dial(cluster.Endpoints()[0]))
 	defer func() { require.NoError(t, conn.Close()) }()
 
 	calls := map[string]struct {

@@ -105,8 +105,7 @@ func TestPagesFitTheLimitForMessages(t *testing.T) {
 		NewKVFromKVClient(streams, nil), NewKVFromKVClient(limited(oldStore(600), 10), nil),
 		noStreams{NewKVFromKVClient(limited(newRangeStore(600), 10), nil)},
 	} {
-		keys, err := collect(t, Range(t.Context(), kv, "k", WithPrefix()))
-		require.NoError(t, err)
+		keys := clienttest.Must(collect(t, Range(t.Context(), kv, "k", WithPrefix())))
 		require.Len(t, keys, 600)
 	}
 	_, err := collect(t, Range(t.Context(), NewKVFromKVClient(limited(newRangeStore(1), 0), nil), "k", WithPrefix()))
@@ -186,8 +185,7 @@ func TestSerializableRangeOverAMemberBehind(t *testing.T) {
 		}
 		return nil
 	}
-	all, err := collect(t, Range(t.Context(), NewKVFromKVClient(store, nil), "k", WithPrefix(), WithSerializable()))
-	require.NoError(t, err)
+	all := clienttest.Must(collect(t, Range(t.Context(), NewKVFromKVClient(store, nil), "k", WithPrefix(), WithSerializable())))
 	require.Len(t, all, 600)
 
 	store.onRange = func(_ int, req *pb.RangeRequest) error {
@@ -197,8 +195,7 @@ func TestSerializableRangeOverAMemberBehind(t *testing.T) {
 		return nil
 	}
 	kv := noStreams{NewKVFromKVClient(store, nil)}
-	all, err = collect(t, Range(t.Context(), kv, "k", WithPrefix(), WithSerializable()))
-	require.NoError(t, err)
+	all = clienttest.Must(collect(t, Range(t.Context(), kv, "k", WithPrefix(), WithSerializable())))
 	require.Len(t, all, 600)
 }
 
@@ -235,8 +232,7 @@ func TestLeasesAndMembers(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 3)
 	ids := map[LeaseID]bool{}
 	for range 3 {
-		lease, err := c.Grant(clienttest.Within(t), 60)
-		require.NoError(t, err)
+		lease := clienttest.Must(c.Grant(clienttest.Within(t), 60))
 		ids[lease.ID] = true
 		clienttest.Must(c.Put(clienttest.Within(t), fmt.Sprint(lease.ID), "v", WithLease(lease.ID)))
 	}
@@ -246,19 +242,17 @@ func TestLeasesAndMembers(t *testing.T) {
 		delete(ids, LeaseID(id))
 		_, _ = call.Execute()
 	})
-	leases, err := collect(t, Leases(clienttest.Within(t), c, WithAttachedKeys()))
-	require.NoError(t, err)
+	leases := clienttest.Must(collect(t, Leases(clienttest.Within(t), c, WithAttachedKeys())))
 	require.Len(t, leases, 2)
 	for _, lease := range leases {
 		require.True(t, ids[lease.ID])
 		require.Equal(t, [][]byte{fmt.Append(nil, lease.ID)}, lease.Keys)
 	}
-	members, err := collect(t, Members(clienttest.Within(t), c))
-	require.NoError(t, err)
+	members := clienttest.Must(collect(t, Members(clienttest.Within(t), c)))
 	require.Len(t, members, 3)
 
 	ctx := clienttest.Ended(t)
-	_, err = collect(t, Leases(ctx, c))
+	_, err := collect(t, Leases(ctx, c))
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = collect(t, Members(ctx, c))
 	require.ErrorIs(t, err, context.Canceled)
@@ -287,8 +281,7 @@ func TestPagesReplaceABrokenStream(t *testing.T) {
 		}
 		return nil
 	}
-	got, err := readStream(t, s, "k", WithPrefix(), WithLimit(400), WithPageFallback())
-	require.NoError(t, err)
+	got := clienttest.Must(readStream(t, s, "k", WithPrefix(), WithLimit(400), WithPageFallback()))
 	requireProto(t, (*pb.RangeResponse)(want), got)
 }
 
@@ -319,9 +312,8 @@ func (s emptyPages) Range(ctx context.Context, req *pb.RangeRequest, opts ...grp
 
 func TestPagesEndWithAServerThatContradictsItself(t *testing.T) {
 	s := oldStore(2500)
-	stream, err := NewKVFromKVClient(emptyPages{s}, nil).GetStream(clienttest.Within(t), "k", WithPrefix(), WithPageFallback())
-	require.NoError(t, err)
-	_, err = GetStreamToGetResponse(stream)
+	stream := clienttest.Must(NewKVFromKVClient(emptyPages{s}, nil).GetStream(clienttest.Within(t), "k", WithPrefix(), WithPageFallback()))
+	_, err := GetStreamToGetResponse(stream)
 	require.ErrorContains(t, err, "more keys follow")
 	_, ranges := s.sent()
 	require.Len(t, ranges, 2)
@@ -334,8 +326,7 @@ func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
 	for _, kv := range s.history[keys] {
 		kv.Value = large
 	}
-	got, err := readStream(t, s, "k", WithPrefix(), WithPageFallback())
-	require.NoError(t, err)
+	got := clienttest.Must(readStream(t, s, "k", WithPrefix(), WithPageFallback()))
 	require.Len(t, got.Kvs, keys)
 	_, ranges := s.sent()
 	var limits []int64
@@ -346,8 +337,7 @@ func TestPagesFollowTheSizeOfTheValues(t *testing.T) {
 	require.Equal(t, append([]int64{100}, slices.Repeat([]int64{15}, 14)...), limits)
 
 	s = oldStore(2500)
-	_, err = readStream(t, s, "k", WithPrefix(), WithPageFallback())
-	require.NoError(t, err)
+	clienttest.Must(readStream(t, s, "k", WithPrefix(), WithPageFallback()))
 	_, ranges = s.sent()
 	limits = nil
 	for _, r := range ranges[1:] {

@@ -23,15 +23,13 @@ const leaseTTL = 60
 
 func grant(t *testing.T, lease Lease) LeaseID {
 	t.Helper()
-	resp, err := lease.Grant(t.Context(), leaseTTL)
-	require.NoError(t, err)
+	resp := clienttest.Must(lease.Grant(t.Context(), leaseTTL))
 	return resp.ID
 }
 
 func keepAlive(t *testing.T, ctx context.Context, lease Lease, id LeaseID) <-chan *LeaseKeepAliveResponse {
 	t.Helper()
-	ch, err := lease.KeepAlive(ctx, id)
-	require.NoError(t, err)
+	ch := clienttest.Must(lease.KeepAlive(ctx, id))
 	return ch
 }
 
@@ -110,8 +108,7 @@ func TestKeepAliveEndsWithTheLease(t *testing.T) {
 		require.True(t, closed)
 		require.Zero(t, n)
 
-		_, err := c.Revoke(t.Context(), revoked)
-		require.NoError(t, err)
+		clienttest.Must(c.Revoke(t.Context(), revoked))
 		n, closed = drain(channels[revoked])
 		require.True(t, closed)
 		require.Zero(t, n, "the response of the renewal is out of date")
@@ -176,12 +173,11 @@ func TestKeepAliveAfterTheContext(t *testing.T) {
 	_, c := clienttest.StartClient(t, 1)
 	ctx := clienttest.Ended(t)
 	var m LeaseMonitor
-	ch, err := c.KeepAlive(WithLeaseMonitor(ctx, &m), 1)
-	require.NoError(t, err)
+	ch := clienttest.Must(c.KeepAlive(WithLeaseMonitor(ctx, &m), 1))
 	_, ok := <-ch
 	require.False(t, ok)
 	require.Equal(t, context.Canceled, m.Err())
-	_, err = c.KeepAliveOnce(ctx, 1)
+	_, err := c.KeepAliveOnce(ctx, 1)
 	require.Equal(t, context.Canceled, err)
 }
 
@@ -217,16 +213,14 @@ func TestKeepAliveOnceAfterClose(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 3)
 	id := grant(t, c)
 	require.NoError(t, c.Lease.Close())
-	resp, err := c.KeepAliveOnce(t.Context(), id)
-	require.NoError(t, err)
+	resp := clienttest.Must(c.KeepAliveOnce(t.Context(), id))
 	require.Equal(t, id, resp.ID)
 	require.Equal(t, int64(leaseTTL), resp.TTL)
-	_, err = c.KeepAliveOnce(t.Context(), id+1)
+	_, err := c.KeepAliveOnce(t.Context(), id+1)
 	require.Equal(t, rpctypes.ErrLeaseNotFound, err)
 
 	broken := cluster.Once("LeaseKeepAlive", func(call *fakeetcd.Call) { call.BreakConn() })
-	_, err = c.KeepAliveOnce(t.Context(), id)
-	require.NoError(t, err)
+	clienttest.Must(c.KeepAliveOnce(t.Context(), id))
 	require.Equal(t, 1, broken.Ran())
 
 	require.NoError(t, c.Close())
@@ -262,8 +256,7 @@ func TestKeepAliveOnce(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, c *Client) {
 		id := grant(t, c)
 		for range 50 {
-			resp, err := c.KeepAliveOnce(t.Context(), id)
-			require.NoError(t, err)
+			resp := clienttest.Must(c.KeepAliveOnce(t.Context(), id))
 			require.Equal(t, id, resp.ID)
 			require.Equal(t, int64(leaseTTL), resp.TTL)
 		}

@@ -57,8 +57,7 @@ func (m *realMember) advertise(members ...[]string) {
 // start serves on an address; tlsConfig is nil for plaintext.
 func (m *realMember) start(t *testing.T, addr string, tlsConfig *tls.Config) (stop func()) {
 	t.Helper()
-	lis, err := net.Listen("tcp", addr)
-	require.NoError(t, err)
+	lis := clienttest.Must(net.Listen("tcp", addr))
 	m.addr = lis.Addr().String()
 	var opts []grpc.ServerOption
 	if tlsConfig != nil {
@@ -76,6 +75,9 @@ func (m *realMember) start(t *testing.T, addr string, tlsConfig *tls.Config) (st
 	return stop
 }
 
+// memberID is the ID of each realMember.
+const memberID = 5
+
 // startMember starts a member in plaintext, and returns its endpoint.
 func startMember(t *testing.T, clusterID uint64) string {
 	t.Helper()
@@ -89,7 +91,7 @@ func (m *realMember) note(ctx context.Context) *pb.ResponseHeader {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tokens = append(m.tokens, md.Get(rpctypes.TokenFieldNameGRPC)...)
-	return &pb.ResponseHeader{ClusterId: cmp.Or(m.clusterID, 1)}
+	return &pb.ResponseHeader{ClusterId: cmp.Or(m.clusterID, 1), MemberId: memberID}
 }
 
 func (m *realMember) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -118,8 +120,7 @@ func newTLSClient(t *testing.T, cfg Config) (*Client, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
 	cfg.Logger, cfg.DialTimeout = zap.New(core), 20*time.Second
-	c, err := New(cfg)
-	require.NoError(t, err)
+	c := clienttest.Must(New(cfg))
 	t.Cleanup(func() { _ = c.Close() })
 	return c, logs
 }
@@ -212,8 +213,7 @@ func TestPasswordIsNotSentInPlaintext(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hunter2")
 
 	cfg.TLS = nil // without TLS it is sent, as the official client does
-	c, err := New(cfg)
-	require.NoError(t, err)
+	c := clienttest.Must(New(cfg))
 	clienttest.Get(t, c, "k")
 	require.NoError(t, c.Close())
 	assert.Equal(t, []string{"token"}, plain.tokens)
@@ -254,8 +254,7 @@ func startGated(t *testing.T, accept string, change func(*Config)) (*gate, *Clie
 	g.guard(cluster)
 	cfg := Config{Endpoints: cluster.Endpoints(), DialOptions: cluster.DialOptions(), Logger: zap.NewNop()}
 	change(&cfg)
-	c, err := New(cfg)
-	require.NoError(t, err)
+	c := clienttest.Must(New(cfg))
 	t.Cleanup(func() { _ = c.Close() })
 	return g, c
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ const (
 	// minSyncInterval bounds the load of clients whose interval lacks its unit: 30 is 30 ns.
 	minSyncInterval = time.Second
 
+	// maxSyncInterval is as good as never, and a longer one would overflow with the jitter.
+	maxSyncInterval = math.MaxInt64 / 2
+
 	// syncJitter is the fraction by which an interval varies.
 	syncJitter = 0.1
 )
@@ -59,9 +63,10 @@ const insecureAdvice = "have the members advertise https URLs (--advertise-clien
 // started yet.
 //
 // Advertised URLs are not always reachable from the client. Sync probes new URLs
-// first. If some do not answer, belong to another cluster, or are those of several
-// members, the client keeps its working endpoints together with the advertised ones that
-// work. If it has no working endpoint, it uses all advertised URLs.
+// first. If some do not answer, are answered by another member or cluster, or are those
+// of several members, the client keeps its working endpoints together with the advertised
+// ones that work. If it has no working endpoint, it uses all advertised URLs. So if a member advertises
+// http://localhost:2379, a client beside another member keeps the endpoint by which it reaches the first.
 //
 // A client that has TLS configured, or an endpoint that uses TLS, does not connect to
 // advertised http URLs, except those that are also in Config.Endpoints or SetEndpoints.
@@ -103,13 +108,14 @@ func (c *Client) Sync(ctx context.Context) error {
 // advertisement holds the client URLs of the started voting members.
 type advertisement struct {
 	usable    []string
-	plaintext []string // skipped plaintext URLs
+	plaintext []string            // skipped plaintext URLs
+	members   map[string][]uint64 // the IDs of the members that advertise a usable URL
 	// hidden says that some member has no usable URL of its own. All may have etcd's default, http://localhost:2379.
 	hidden bool
 }
 
 func (c *Client) advertised(members []*pb.Member) advertisement {
-	var a advertisement
+	a := advertisement{members: make(map[string][]uint64)}
 	for _, m := range members {
 		if m.Name == "" || m.IsLearner {
 			continue
@@ -122,6 +128,9 @@ func (c *Client) advertised(members []*pb.Member) advertisement {
 		a.usable = append(a.usable, own...)
 		a.plaintext = append(a.plaintext, plaintext...)
 		a.hidden = a.hidden || len(own) == 0 && len(m.ClientURLs) > 0
+		for _, url := range usable {
+			a.members[url] = append(a.members[url], m.ID)
+		}
 	}
 	return a
 }
@@ -153,7 +162,7 @@ func (c *Client) reachable(ctx context.Context, clusterID uint64, found advertis
 	if len(fresh) == 0 && !found.hidden {
 		return advertised
 	}
-	answering := c.probe(ctx, clusterID, append(fresh, current...))
+	answering := c.probe(ctx, clusterID, found.members, append(fresh, current...))
 	lost := without(fresh, answering)
 	working := without(current, without(current, answering))
 	if len(working) == 0 && c.connected() {
@@ -163,7 +172,7 @@ func (c *Client) reachable(ctx context.Context, clusterID uint64, found advertis
 		return advertised
 	}
 	if len(lost) > 0 {
-		c.GetLogger().Warn("members advertise client URLs that this client cannot reach; keeping the working endpoints",
+		c.GetLogger().Warn("members advertise client URLs at which this client does not reach them; keeping the working endpoints",
 			zap.Strings("unreachable", channel.Redact(lost)), zap.Strings("kept", channel.Redact(working)))
 	}
 	usable := without(advertised, lost)
@@ -177,37 +186,30 @@ func (c *Client) connected() bool {
 }
 
 func without(all, drop []string) []string {
-	var rest []string
-	for _, s := range all {
-		if !slices.Contains(drop, s) {
-			rest = append(rest, s)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(drop, s) })
 }
 
-// probe returns the endpoints that answer. It probes all concurrently.
-func (c *Client) probe(ctx context.Context, clusterID uint64, eps []string) []string {
+// probe returns the endpoints that answer as one of their members, if those are known. It probes all
+// concurrently.
+func (c *Client) probe(ctx context.Context, clusterID uint64, members map[string][]uint64, eps []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	ok := make([]bool, len(eps))
+	answering := slices.Clone(eps)
 	var wg sync.WaitGroup
 	for i, ep := range eps {
-		wg.Go(func() { ok[i] = c.answers(ctx, clusterID, ep) })
+		wg.Go(func() {
+			if !c.answers(ctx, clusterID, members[ep], ep) {
+				answering[i] = ""
+			}
+		})
 	}
 	wg.Wait()
-	var answering []string
-	for i, ep := range eps {
-		if ok[i] {
-			answering = append(answering, ep)
-		}
-	}
-	return answering
+	return without(answering, []string{""})
 }
 
 // answers requests the status of an endpoint, once. Any response counts, even an
-// error, unless it names another cluster.
-func (c *Client) answers(ctx context.Context, clusterID uint64, ep string) bool {
+// error, unless it names another cluster or member.
+func (c *Client) answers(ctx context.Context, clusterID uint64, members []uint64, ep string) bool {
 	conn, err := c.Dial(ep)
 	if err != nil {
 		return false
@@ -216,8 +218,8 @@ func (c *Client) answers(ctx context.Context, clusterID uint64, ep string) bool 
 	resp, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(false))
 	switch status.Code(err) {
 	case codes.OK:
-		id := resp.GetHeader().GetClusterId()
-		return id == clusterID || clusterID == 0 || id == 0
+		header := resp.GetHeader()
+		return isOneOf(header.GetClusterId(), clusterID) && (members == nil || isOneOf(header.GetMemberId(), members...))
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return false
 	default:
@@ -225,10 +227,16 @@ func (c *Client) answers(ctx context.Context, clusterID uint64, ep string) bool 
 	}
 }
 
+// isOneOf reports whether an ID may be one of those that are expected; 0 stands for an unknown one, as proxies give it.
+func isOneOf(id uint64, expected ...uint64) bool {
+	return id == 0 || slices.Contains(expected, id) || slices.Contains(expected, 0)
+}
+
 // autoSync runs Sync until the client is closed, soon after the start and then
 // at intervals.
 func (c *Client) autoSync() {
-	wait := rand.N(min(firstSync, c.cfg.AutoSyncInterval))
+	interval := min(c.cfg.AutoSyncInterval, maxSyncInterval)
+	wait := rand.N(min(firstSync, interval))
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -242,6 +250,6 @@ func (c *Client) autoSync() {
 			c.GetLogger().Info("auto-sync failed; the endpoints are unchanged", zap.Error(err))
 		}
 		jitter := 1 + syncJitter*(2*rand.Float64()-1)
-		wait = max(minSyncInterval, time.Duration(float64(c.cfg.AutoSyncInterval)*jitter))
+		wait = max(minSyncInterval, time.Duration(float64(interval)*jitter))
 	}
 }

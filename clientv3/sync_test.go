@@ -3,6 +3,7 @@ package clientv3_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func (m *membership) MemberList(context.Context, ...OpOption) (*MemberListRespon
 	return &MemberListResponse{Header: &pb.ResponseHeader{ClusterId: m.clusterID}, Members: m.members}, nil
 }
 
-func voter(urls ...string) *pb.Member { return &pb.Member{Name: "m", ClientURLs: urls} }
+func voter(urls ...string) *pb.Member { return &pb.Member{ID: memberID, Name: "m", ClientURLs: urls} }
 
 // Endpoints that refuse connections. A port that was free a moment ago may be another server's now; these are given to
 // no socket that asks for any port.
@@ -43,8 +44,7 @@ const dead, otherDead = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 func newSyncClient(t *testing.T, cluster Cluster, eps ...string) *Client {
 	t.Helper()
-	c, err := New(Config{Endpoints: eps, Logger: zap.NewNop()})
-	require.NoError(t, err)
+	c := clienttest.Must(New(Config{Endpoints: eps, Logger: zap.NewNop()}))
 	t.Cleanup(func() { _ = c.Close() })
 	c.Cluster = cluster
 	return c
@@ -54,8 +54,9 @@ func newSyncClient(t *testing.T, cluster Cluster, eps ...string) *Client {
 func TestSync(t *testing.T) { synctest.Test(t, testSync) }
 
 func testSync(t *testing.T) {
-	const id, other = 7, 8
-	a, b, foreign := startMember(t, id), startMember(t, id), startMember(t, other)
+	const id = 7
+	a, b, foreign := startMember(t, id), startMember(t, id), startMember(t, id+1)
+	other := &pb.Member{ID: memberID + 1, Name: "m", ClientURLs: []string{b}}
 	for name, tc := range map[string]struct {
 		current []string
 		members []*pb.Member
@@ -77,10 +78,13 @@ func testSync(t *testing.T) {
 			[]string{a, otherDead}, []*pb.Member{voter(dead), voter(b)}, []string{b, a},
 		},
 		"an endpoint of several members replaces none of them": {
-			[]string{a}, []*pb.Member{voter(b), voter(b)}, []string{b, a},
+			[]string{a}, []*pb.Member{other, voter(b)}, []string{b, a},
 		},
 		"an endpoint of another cluster does not count": {
 			[]string{a}, []*pb.Member{voter(foreign)}, []string{a},
+		},
+		"an endpoint at which another member answers does not count": {
+			[]string{a}, []*pb.Member{other}, []string{a},
 		},
 		"without a reachable endpoint, the membership is used": {
 			[]string{dead}, []*pb.Member{voter(otherDead)}, []string{otherDead},
@@ -112,7 +116,7 @@ func TestSyncWithoutAConnection(t *testing.T) {
 
 // The first update does not wait for an interval to pass. An interval without its unit does not flood the cluster.
 func TestAutoSyncRunsAtTheStart(t *testing.T) {
-	for interval, want := range map[time.Duration]float64{time.Hour: 1, 30: 60} {
+	for interval, want := range map[time.Duration]float64{math.MaxInt64: 1, time.Hour: 1, 30: 60} {
 		synctest.Test(t, func(t *testing.T) {
 			cluster := clienttest.Start(t, 1)
 			clienttest.Connect(t, cluster, Config{AutoSyncInterval: interval})
@@ -176,13 +180,12 @@ func TestPasswordsOfURLsAreNotLogged(t *testing.T) {
 	cluster := clienttest.Start(t, 1)
 	core, logs := observer.New(zap.DebugLevel)
 	withPassword := strings.Replace(cluster.Endpoints()[0], "http://", "http://me:hunter2@", 1)
-	c, err := New(Config{Endpoints: []string{withPassword}, DialOptions: cluster.DialOptions(), Logger: zap.New(core)})
-	require.NoError(t, err)
+	c := clienttest.Must(New(Config{Endpoints: []string{withPassword}, DialOptions: cluster.DialOptions(), Logger: zap.New(core)}))
 	defer c.Close()
 	advertise(cluster, "http://me:hunter2@nowhere:2379")
 	require.NoError(t, c.Sync(t.Context()))
 	c.SetEndpoints("ftp://me:hunter2@nowhere:2379", withPassword)
-	_, err = c.Status(t.Context(), "ftp://me:hunter2@nowhere:2379")
+	_, err := c.Status(t.Context(), "ftp://me:hunter2@nowhere:2379")
 	require.Error(t, err)
 
 	text := fmt.Sprint(err)
