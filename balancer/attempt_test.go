@@ -126,8 +126,7 @@ func TestStreamThatNoPolicyPickedIsIgnored(t *testing.T) {
 
 func TestMonitorNotifiesImprovements(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, servers []*server) {
-		servers[0].blackhole.Shut()
-		servers[1].blackhole.Shut()
+		each(servers, func(s *server) { s.blackhole.Shut() })
 		c := connect(t, roundRobin, servers)
 		improved := c.monitor.Improved()
 		c.Connect()
@@ -161,6 +160,8 @@ func TestMonitorNotifiesImprovements(t *testing.T) {
 		assert.True(t, pause.Closed(improved), "its owner reports it")
 		require.NoError(t, c.Close())
 		assert.Empty(t, c.monitor.Endpoints())
+		_, _, probes := c.monitor.ProbeBudget()
+		assert.EqualValues(t, c.probes.Load(), probes, "the count does not fall when a policy is closed")
 	})
 }
 

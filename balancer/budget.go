@@ -34,7 +34,6 @@ type budget struct {
 
 	mu     sync.Mutex
 	tokens float64
-	sent   uint64
 	at     time.Time // when tokens was computed; zero before the first probe
 }
 
@@ -48,16 +47,15 @@ func (b *budget) take(now time.Time, reserve float64) bool {
 		return false
 	}
 	b.tokens--
-	b.sent++
 	return true
 }
 
-// level returns how many probes may be sent now, and how many were sent.
-func (b *budget) level(now time.Time) (left float64, sent uint64) {
+// level returns how many probes may be sent now.
+func (b *budget) level(now time.Time) float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.earnLocked(now)
-	return b.tokens, b.sent
+	return b.tokens
 }
 
 // earnLocked adds what was earned since then, and the burst at first.

@@ -104,12 +104,11 @@ func (m *Monitor) Policy() string {
 }
 
 // ProbeBudget returns how many probes the client may send now, how many it may save up, and
-// how many it has sent. All are 0 while there are no endpoints.
+// how many it has sent. The first two are 0 while there are no endpoints.
 func (m *Monitor) ProbeBudget() (left, limit float64, sent uint64) {
 	eps := m.Endpoints()
 	if len(eps) == 0 || eps[0].policy == nil {
-		return 0, 0, 0
+		return 0, 0, m.probes.Load()
 	}
-	left, sent = eps[0].policy.prober.budget.level(time.Now())
-	return left, probeBurst, sent
+	return eps[0].policy.prober.budget.level(time.Now()), probeBurst, m.probes.Load()
 }

@@ -155,6 +155,7 @@ func (noEvents) Closed(*Endpoint, error)                     {}
 // in [Options]. The zero value is ready to use, for one ClientConn.
 type Monitor struct {
 	endpoints atomic.Pointer[[]*Endpoint]
+	probes    atomic.Uint64 // that were sent, by all policies of the ClientConn
 
 	mu       sync.Mutex
 	improved chan struct{} // nil while there is no waiter

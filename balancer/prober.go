@@ -204,6 +204,7 @@ func (pr *prober) sendWithBudget(s *subConn, kind probeKind, take func(now time.
 	if !ready || prober == nil || !take(now) {
 		return false
 	}
+	pr.p.options().Monitor.probes.Add(1)
 	s.noteProbe(kind, now)
 	if kind == forService {
 		s.ep.noteServiceProbe(now)

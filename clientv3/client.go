@@ -281,7 +281,6 @@ func (c *Client) login() channel.Login {
 // Close returns context.Canceled.
 func (c *Client) Close() error {
 	c.cancel()
-	c.detach()
 	if c.Watcher != nil {
 		_ = c.Watcher.Close() // it reports nothing that Close could act on
 	}
@@ -293,7 +292,9 @@ func (c *Client) Close() error {
 		return c.ctx.Err()
 	}
 	c.outages.Close()
-	return ContextError(c.ctx, c.channel.Close())
+	err := c.channel.Close()
+	c.detach() // after the last probe, which counts
+	return ContextError(c.ctx, err)
 }
 
 // EndpointStatus returns the client's view of each endpoint, sorted by name: its state
