@@ -3,6 +3,7 @@
 package observed
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -155,13 +156,11 @@ func (e *events) updateAllLocked(ep *balancer.Endpoint) {
 			e.compareLocked(e.siblings(siblings[0]))
 		})
 	}
-	if ep.State() == health.Draining {
-		delete(e.ejected, ep)
-	}
 }
 
-// compareLocked updates whether endpoints are used.
+// compareLocked updates whether endpoints are used. It forgets those that were removed, also with a policy that was replaced.
 func (e *events) compareLocked(siblings []*balancer.Endpoint) {
+	maps.DeleteFunc(e.ejected, func(ep *balancer.Endpoint, _ time.Time) bool { return ep.State() == health.Draining })
 	var others fitness
 	for _, s := range siblings {
 		st := s.Health()

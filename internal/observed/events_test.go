@@ -68,6 +68,12 @@ func TestUpdatesOfManyEndpointsShareAPause(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, []time.Duration{10 * time.Millisecond}, r.ejected)
+		refuser.Note(health.Evidence{Kind: health.Removed, At: time.Now()})
+		all = all[:500]
+		e.Changed(all[0], health.Change{From: health.Unknown, To: health.Serving})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Empty(t, e.ejected, "it was removed with its policy, which reports nothing")
 	})
 }
 
