@@ -216,8 +216,7 @@ func TestOverdueCallsWaitForTheBudget(t *testing.T) {
 }
 
 func TestCallsThatAreNotHedged(t *testing.T) {
-	off, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 1}}]}`)
-	require.NoError(t, err)
+	off := must(retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 1}}]}`))
 	const get = pb.KV_Range_FullMethodName
 	for name, tt := range map[string]struct {
 		config     *retry.Config
@@ -245,8 +244,7 @@ func TestCallsThatAreNotHedged(t *testing.T) {
 
 // A policy's delay is the minimum; a read that is answered earlier is not hedged.
 func TestHedgingDelay(t *testing.T) {
-	config, err := retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"hedgingDelay": "0.3s"}}]}`)
-	require.NoError(t, err)
+	config := must(retry.ParseServiceConfig(`{"methodConfig": [{"name": [{}], "hedgingPolicy": {"hedgingDelay": "0.3s"}}]}`))
 	withHeldConn(t, func(t *testing.T, conn *heldConn) {
 		c := newTestCaller(conn, config)
 		call := goRange(t.Context(), c)
@@ -395,16 +393,14 @@ func TestCutStream(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
 	ctx, retrier := withDeadline(t), watchRetrier(c)
-	ws, err := watch(ctx, retrier)
-	require.NoError(t, err)
+	ws := must(watch(ctx, retrier))
 	retrier.opened.Cut(errDead)
-	_, err = ws.Recv()
+	_, err := ws.Recv()
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 	assert.ErrorContains(t, err, errDead.Error())
 	assert.Equal(t, retry.Ambiguous, retrier.classify(ctx, err))
 	require.NoError(t, retrier.Next(ctx, err))
-	_, err = watch(ctx, retrier)
-	require.NoError(t, err)
+	must(watch(ctx, retrier))
 }
 
 // A stream whose connection is lost before the server received it ends; gRPC does not move it.

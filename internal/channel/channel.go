@@ -138,6 +138,7 @@ func New(cfg Config) (*Channel, error) {
 	c.inspector.Name = c.names.of
 	c.streams = newStreams(c.Caller)
 	client.tokens.authenticate, client.tokens.secured, client.tokens.name = c.authenticate, c.Secured, c.names.of
+	client.tokens.obtained = c.monitor.NotifyImproved // work that waits because there was no token goes on
 	client.observer.EndpointsSet(shown(parsed))
 	return c, nil
 }

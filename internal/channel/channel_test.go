@@ -83,8 +83,7 @@ func TestTLSConfigurationIsCopied(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	t.Chdir(t.TempDir())
-	lis, err := net.Listen("unix", "member.sock")
-	require.NoError(t, err)
+	lis := must(net.Listen("unix", "member.sock"))
 	m := startMemberAt(t, lis, "unix://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
 	require.NoError(t, get(t, c))
@@ -124,10 +123,8 @@ func TestCallsByNameReuseTheirConnection(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
 	for range 20 {
-		conn, err := c.At(m.endpoint)
-		require.NoError(t, err)
-		_, err = pb.NewMaintenanceClient(conn).Status(t.Context(), &pb.StatusRequest{})
-		require.NoError(t, err)
+		conn := must(c.At(m.endpoint))
+		must(pb.NewMaintenanceClient(conn).Status(t.Context(), &pb.StatusRequest{}))
 	}
 	assert.Equal(t, 20, m.calls)
 	assert.Equal(t, 1, m.connections())
@@ -136,13 +133,11 @@ func TestCallsByNameReuseTheirConnection(t *testing.T) {
 func TestUnusedConnectionsAreDropped(t *testing.T) {
 	c := newTestChannel(t, Config{Endpoints: []string{"127.0.0.1:1"}})
 	for _, ep := range []string{"127.0.0.1:2", "127.0.0.1:3"} {
-		_, err := c.At(ep)
-		require.NoError(t, err)
+		must(c.At(ep))
 	}
 	forgotten := c.single.conns["127.0.0.1:2"]
 	forgotten.asked = time.Now().Add(-2 * singleForgotten)
-	_, err := c.At("127.0.0.1:4")
-	require.NoError(t, err)
+	must(c.At("127.0.0.1:4"))
 	assert.NotContains(t, c.single.conns, "127.0.0.1:2")
 	assert.Contains(t, c.single.conns, "127.0.0.1:3")
 	assert.Equal(t, connectivity.Shutdown, forgotten.GetState())

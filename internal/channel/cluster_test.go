@@ -24,8 +24,7 @@ import (
 // startCluster returns a scripted cluster that ends with the test.
 func startCluster(t *testing.T, members int) *fakeetcd.Cluster {
 	t.Helper()
-	cluster, err := fakeetcd.Start(members)
-	require.NoError(t, err)
+	cluster := must(fakeetcd.Start(members))
 	t.Cleanup(cluster.Close)
 	return cluster
 }
@@ -155,10 +154,8 @@ func TestQuietStreamsAreProbed(t *testing.T) {
 				}
 			})
 			ctx, cancel := context.WithCancel(t.Context())
-			ws, err := pb.NewWatchClient(c.Streams()).Watch(ctx, grpc.WaitForReady(true))
-			require.NoError(t, err)
-			_, err = ws.Recv()
-			require.NoError(t, err)
+			ws := must(pb.NewWatchClient(c.Streams()).Watch(ctx, grpc.WaitForReady(true)))
+			must(ws.Recv())
 			time.Sleep(time.Minute)
 			during := probes()
 			assert.Greater(t, during, before)
@@ -166,7 +163,7 @@ func TestQuietStreamsAreProbed(t *testing.T) {
 				cancel()
 			} else {
 				close(release)
-				_, err = ws.Recv()
+				_, err := ws.Recv()
 				require.Equal(t, codes.Aborted, status.Code(err))
 			}
 			time.Sleep(time.Minute)
@@ -275,8 +272,7 @@ func TestLargeRangesHaveAConnectionOfTheirOwn(t *testing.T) {
 		})
 		get := func(end string) {
 			t.Helper()
-			_, err := pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte(end)})
-			require.NoError(t, err)
+			must(pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte(end)}))
 			synctest.Wait() // the connection is made beside the call
 		}
 		before := dials(cluster)

@@ -108,8 +108,7 @@ func TestEveryAddressOfANameIsTried(t *testing.T) {
 	} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
 			start := time.Now()
-			conn, err := tc.net.dialer().dial(t.Context(), "etcd.example:2379")
-			require.NoError(t, err)
+			conn := must(tc.net.dialer().dial(t.Context(), "etcd.example:2379"))
 			assert.Equal(t, tc.want, conn.(fakeConn).addr)
 			assert.Equal(t, tc.within, time.Since(start))
 		})
@@ -122,8 +121,7 @@ func TestLosingConnectionsAreClosed(t *testing.T) {
 			ips:   []string{"10.0.0.1", "10.0.0.2"},
 			after: map[string]time.Duration{"10.0.0.1": time.Minute, "10.0.0.2": 0},
 		}
-		conn, err := n.dialer().dial(t.Context(), "etcd.example:2379")
-		require.NoError(t, err)
+		conn := must(n.dialer().dial(t.Context(), "etcd.example:2379"))
 		assert.Equal(t, "10.0.0.2:2379", conn.(fakeConn).addr)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()

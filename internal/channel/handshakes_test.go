@@ -19,8 +19,7 @@ import (
 func listenOnBoth(t *testing.T) (first, second net.Listener, port string) {
 	t.Helper()
 	for {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		first := must(net.Listen("tcp", "127.0.0.1:0"))
 		_, port, err := net.SplitHostPort(first.Addr().String())
 		require.NoError(t, err)
 		if second, err := net.Listen("tcp", "127.0.0.2:"+port); err == nil {

@@ -152,6 +152,14 @@ func newTestChannel(t *testing.T, cfg Config) *Channel {
 	return c
 }
 
+// must returns the value of a call that does not fail in any case of the test, and panics with its error.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func put(ctx context.Context, conn grpc.ClientConnInterface) error {
 	_, err := pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte("k")})
 	return err

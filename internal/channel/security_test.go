@@ -22,11 +22,9 @@ import (
 
 func publishedAddress(t *testing.T, raw string, tls bool) resolver.Address {
 	t.Helper()
-	ep, err := endpoint.Parse(raw)
-	require.NoError(t, err)
+	ep := must(endpoint.Parse(raw))
 	c := grpctest.NewChannel()
-	_, err = newResolver([]endpoint.Endpoint{ep}, tls, "", nil).Build(resolver.Target{}, c, resolver.BuildOptions{})
-	require.NoError(t, err)
+	must(newResolver([]endpoint.Endpoint{ep}, tls, "", nil).Build(resolver.Target{}, c, resolver.BuildOptions{}))
 	updates, _ := c.Received()
 	return updates[0].Endpoints[0].Addresses[0]
 }
@@ -156,8 +154,7 @@ func TestSecretsAreNotSentInPlaintext(t *testing.T) {
 		_, streamErr = ws.Recv()
 	}
 	refused(streamErr, "the token")
-	at, err := c.At(m.endpoint)
-	require.NoError(t, err)
+	at := must(c.At(m.endpoint))
 	_, err = pb.NewMaintenanceClient(at).Status(t.Context(), &pb.StatusRequest{})
 	refused(err, "the token")
 

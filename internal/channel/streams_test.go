@@ -82,8 +82,7 @@ func TestStreamsShareTheConnectionOfCalls(t *testing.T) {
 
 	ctx := withDeadline(t)
 	for range 3 {
-		_, err := watch(ctx, c.Streams())
-		require.NoError(t, err)
+		must(watch(ctx, c.Streams()))
 	}
 	require.NoError(t, get(t, c))
 	assert.EqualValues(t, 1, m.accepted.Load())
@@ -96,8 +95,7 @@ func TestSetEndpointsMovesStreams(t *testing.T) {
 	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint}})
 	ctx, retrier := withDeadline(t), watchRetrier(c)
-	onA, err := watch(ctx, retrier)
-	require.NoError(t, err)
+	onA := must(watch(ctx, retrier))
 	require.Equal(t, a.endpoint, servedBy(t, onA))
 	removed := retrier.Removed()
 
@@ -112,8 +110,7 @@ func TestSetEndpointsMovesStreams(t *testing.T) {
 	c.SetEndpoints([]string{b.endpoint})
 	await(t, removed)
 	require.NoError(t, answer(onA), "the owner leaves the stream later")
-	onB, err := watch(ctx, retrier)
-	require.NoError(t, err)
+	onB := must(watch(ctx, retrier))
 	assert.Equal(t, b.endpoint, servedBy(t, onB))
 
 	removed = retrier.Removed()
@@ -133,8 +130,7 @@ func TestStreamAvoidsTheFailedMember(t *testing.T) {
 		retrier := watchRetrier(c)
 		var last string
 		for _, avoids := range []bool{false, true, false} {
-			ws, err := watch(ctx, retrier)
-			require.NoError(t, err)
+			ws := must(watch(ctx, retrier))
 			if avoids {
 				assert.NotEqual(t, last, servedBy(t, ws))
 			}
@@ -148,14 +144,12 @@ func TestStreamAvoidsTheFailedMember(t *testing.T) {
 // A failed endpoint is better than one that is still connecting.
 func TestStreamDoesNotWaitForAConnectingEndpoint(t *testing.T) {
 	m := startMember(t, "http://", nil)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
-	require.NoError(t, err)
+	silent := must(net.Listen("tcp", "127.0.0.1:0")) // accepts, and says nothing
 	defer silent.Close()
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint, silent.Addr().String()}})
 	ctx, retrier := withDeadline(t), watchRetrier(c) // it ends before the connection attempt does
 	for range 3 {
-		ws, err := watch(ctx, retrier)
-		require.NoError(t, err)
+		ws := must(watch(ctx, retrier))
 		require.Equal(t, m.endpoint, servedBy(t, ws))
 		require.NoError(t, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
 		require.False(t, retrier.Leaderless(), "the other may have a leader")
@@ -166,12 +160,11 @@ func TestCloseEndsStreams(t *testing.T) {
 	m := startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{m.endpoint}})
 	ctx, retrier := withDeadline(t), watchRetrier(c)
-	ws, err := watch(ctx, retrier)
-	require.NoError(t, err)
+	ws := must(watch(ctx, retrier))
 	removed := retrier.Removed()
 	require.NoError(t, c.Close())
 	await(t, removed)
-	_, err = ws.Recv()
+	_, err := ws.Recv()
 	assert.Equal(t, codes.Canceled, status.Code(err))
 	assert.Equal(t, err, retrier.Next(ctx, err), "there is nothing to open it over")
 	_, err = watch(ctx, c.Streams())
@@ -195,10 +188,9 @@ func TestStreamsHaveTheirOwnBudget(t *testing.T) {
 
 func TestStreamsEndWithTheUsersConnection(t *testing.T) {
 	c := newTestChannel(t, Config{Endpoints: []string{startMember(t, "http://", nil).endpoint}})
-	ws, err := watch(withDeadline(t), c.Streams())
-	require.NoError(t, err)
+	ws := must(watch(withDeadline(t), c.Streams()))
 	require.NoError(t, c.Conn().Close())
-	_, err = ws.Recv()
+	_, err := ws.Recv()
 	require.Equal(t, codes.Canceled, status.Code(err), "%v", err)
 	_, err = watch(withDeadline(t), c.Streams())
 	require.Equal(t, codes.Canceled, status.Code(err), "%v", err)

@@ -79,6 +79,8 @@ type tokenSource struct {
 	// name returns the name of an endpoint.
 	secured func() bool
 	name    func(*balancer.Endpoint) string
+	// obtained is called when a new token is there.
+	obtained func()
 
 	option  grpc.CallOption       // attaches the current token
 	current atomic.Pointer[token] // nil when there is none, or it was refused
@@ -125,7 +127,7 @@ func (w wrongLogin) again(login Login, err error, longest time.Duration) wrongLo
 func (w wrongLogin) backsOff(login Login) bool { return w.login == login && time.Now().Before(w.until) }
 
 func newTokenSource(cfg Config, closed <-chan struct{}) *tokenSource {
-	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1), closed: closed}
+	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1), closed: closed, obtained: func() {}}
 	s.option = grpc.PerRPCCredentials(s)
 	return s
 }
@@ -347,6 +349,7 @@ func (s *tokenSource) takeLocked(login Login, value string, err error) {
 		t.fetched = time.Now()
 		s.current.Store(t)
 		s.wrong = wrongLogin{}
+		s.obtained()
 	case login.FromSource || (retry.Policy{}).Retryable(retry.CodeOf(err)): // the call itself was repeated
 	case isWrongLogin(err):
 		s.wrong = s.wrong.again(login, err, maxWrongLoginBackoff)

@@ -58,15 +58,18 @@ func (s *authServer) authenticate(ctx context.Context, _, _ string) (string, err
 func (s *authServer) token(ctx context.Context) (string, error) { return s.authenticate(ctx, "", "") }
 
 func newTestTokens(srv *authServer, login Login) *tokenSource {
-	return &tokenSource{login: func() Login { return login }, authenticate: srv.authenticate}
+	s := newTokenSource(Config{Login: func() Login { return login }}, nil)
+	s.authenticate = srv.authenticate
+	return s
 }
+
+func fromSource() Login { return Login{FromSource: true} }
 
 var alice = Login{Username: "alice", Password: "secret"}
 
 func tokenOf(t *testing.T, s *tokenSource) string {
 	t.Helper()
-	md, err := s.GetRequestMetadata(t.Context())
-	require.NoError(t, err)
+	md := must(s.GetRequestMetadata(t.Context()))
 	return md[rpctypes.TokenFieldNameGRPC]
 }
 
@@ -170,7 +173,8 @@ func TestTokenOfAClusterWithoutAuth(t *testing.T) {
 func TestUsersOwnToken(t *testing.T) {
 	srv := &authServer{err: errors.New("must not be called")}
 	login := Login{Token: "jwt-1"}
-	s := &tokenSource{login: func() Login { return login }, authenticate: srv.authenticate}
+	s := newTestTokens(srv, login)
+	s.login = func() Login { return login }
 	require.NoError(t, s.ensure(t.Context()))
 	used := s.current.Load()
 	assert.Equal(t, "jwt-1", tokenOf(t, s))
@@ -188,8 +192,7 @@ func TestAuthenticateCarriesNoToken(t *testing.T) {
 	require.NoError(t, s.ensure(t.Context()))
 	a := newAttempt(t)
 	a.anonymous = true
-	md, err := s.GetRequestMetadata(a.ctx)
-	require.NoError(t, err)
+	md := must(s.GetRequestMetadata(a.ctx))
 	assert.NotContains(t, md, rpctypes.TokenFieldNameGRPC)
 }
 
@@ -219,19 +222,15 @@ func TestRequestsCarryVersionAndToken(t *testing.T) {
 	assert.Equal(t, "jwt", seen())
 	require.NoError(t, get(t, c.Conn()))
 	assert.Equal(t, "jwt", seen())
-	at, err := c.At(m.endpoint)
-	require.NoError(t, err)
+	at := must(c.At(m.endpoint))
 	require.NoError(t, get(t, at))
 	assert.Equal(t, "jwt", seen())
-	ws, err := watch(withDeadline(t), c.Streams())
-	require.NoError(t, err)
+	ws := must(watch(withDeadline(t), c.Streams()))
 	require.NoError(t, ws.Send(&pb.WatchRequest{}))
-	_, err = ws.Recv()
-	require.NoError(t, err)
+	must(ws.Recv())
 	assert.Equal(t, "jwt", seen())
 
-	probed, err := grpc.NewClient(strings.TrimPrefix(m.endpoint, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
+	probed := must(grpc.NewClient(strings.TrimPrefix(m.endpoint, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer probed.Close()
 	c.policyOptions(Config{}).Service.Probe(withDeadline(t), probed, func(health.Report) {})
 	m.mu.Lock()
@@ -313,7 +312,7 @@ func TestInvalidateToken(t *testing.T) {
 }
 
 func newSourceTokens(source func(context.Context) (string, error)) *tokenSource {
-	return newTokenSource(Config{Login: func() Login { return Login{FromSource: true} }, TokenSource: source}, nil)
+	return newTokenSource(Config{Login: fromSource, TokenSource: source}, nil)
 }
 
 // Even a source that ignores its context, and has no waiters left, is not called a second time
@@ -408,13 +407,11 @@ func TestLoginChangedWhileATokenIsFetched(t *testing.T) {
 		login.Store(&alice)
 		asked := make(chan string, 2)
 		hold := make(chan struct{})
-		s := &tokenSource{
-			login: func() Login { return *login.Load() },
-			authenticate: func(_ context.Context, name, _ string) (string, error) {
-				asked <- name
-				<-hold
-				return name + "'s", nil
-			},
+		s := newTokenSource(Config{Login: func() Login { return *login.Load() }}, nil)
+		s.authenticate = func(_ context.Context, name, _ string) (string, error) {
+			asked <- name
+			<-hold
+			return name + "'s", nil
 		}
 		done := make(chan error, 1)
 		go func() { done <- s.ensure(t.Context()) }()
@@ -451,8 +448,7 @@ func TestCloseEndsCallsThatWaitForAToken(t *testing.T) {
 		calls := 0
 		c, err := New(Config{
 			Endpoints: []string{"http://member"}, Logger: zap.NewNop,
-			Login: func() Login { return Login{FromSource: true} },
-			TokenSource: func(ctx context.Context) (string, error) {
+			Login: fromSource, TokenSource: func(ctx context.Context) (string, error) {
 				calls++
 				<-ctx.Done()
 				return "", ctx.Err()
@@ -589,8 +585,7 @@ func TestTokenThatIsRefusedForGood(t *testing.T) {
 		require.NoError(t, put(t.Context(), c))
 		assert.EqualValues(t, 1, s.issued.Load(), "the others cannot be asked")
 
-		at, err := c.At(cluster.Member(0).Endpoint())
-		require.NoError(t, err)
+		at := must(c.At(cluster.Member(0).Endpoint()))
 		s.forget()
 		require.NoError(t, put(t.Context(), at))
 		assert.EqualValues(t, 1, s.issued.Load(), "there is no other")
@@ -624,11 +619,11 @@ func TestStreamWhoseTokenIsLearntLate(t *testing.T) {
 		for range 6 {
 			retrier := c.Streams().Retrier(pb.Watch_Watch_FullMethodName).Endless()
 			for {
-				ws, err := pb.NewWatchClient(retrier).Watch(t.Context(), grpc.WaitForReady(true))
-				require.NoError(t, err)
+				ws := must(pb.NewWatchClient(retrier).Watch(t.Context(), grpc.WaitForReady(true)))
 				// Send returns io.EOF if the stream was refused meanwhile. Recv has the error.
 				_ = ws.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")}}})
-				if _, err = ws.Recv(); err == nil {
+				_, err := ws.Recv()
+				if err == nil {
 					break
 				}
 				require.NoError(t, retrier.Next(t.Context(), err))
@@ -642,8 +637,7 @@ func TestStreamWhoseTokenIsLearntLate(t *testing.T) {
 func TestCallsToANamedMemberFetchAToken(t *testing.T) {
 	s := &timedTokens{refuses: func(*fakeetcd.Member, time.Duration) bool { return false }}
 	inBubbleWithTokens(t, s, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel) {
-		at, err := c.At(cluster.Member(0).Endpoint())
-		require.NoError(t, err)
+		at := must(c.At(cluster.Member(0).Endpoint()))
 		s.expire()
 		c.LoginChanged()
 		before := cluster.Count("Put")
@@ -684,7 +678,8 @@ func TestWrongPasswordOfAFleet(t *testing.T) {
 			return "", rpctypes.ErrGRPCAuthFailed
 		}
 		for range fleetClients {
-			s := &tokenSource{login: func() Login { return alice }, authenticate: authenticate}
+			s := newTestTokens(nil, alice)
+			s.authenticate = authenticate
 			go callFor(10*time.Minute, 2, time.Second/2, func() {
 				assert.Equal(t, rpctypes.ErrGRPCAuthFailed, s.ensure(t.Context()))
 			})

@@ -56,6 +56,25 @@ func TestAnImprovementDuringAnAttempt(t *testing.T) {
 	})
 }
 
+// A token that a call gets after its source failed ends the pause of a stream.
+func TestATokenEndsAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := newTestChannel(t, Config{Endpoints: []string{"a"}, Login: fromSource, TokenSource: func(context.Context) (string, error) {
+			if time.Since(began) < time.Minute {
+				return "", errGone
+			}
+			return "token", nil
+		}})
+		time.AfterFunc(time.Minute, func() { assert.NoError(t, c.Authenticate(t.Context())) })
+		for retrier := watchRetrier(c); c.tokens.isMissing(); {
+			_, err := watch(t.Context(), retrier)
+			require.NoError(t, retrier.Next(t.Context(), err))
+		}
+		assert.LessOrEqual(t, time.Since(began), time.Minute+wakeSpread)
+	})
+}
+
 // An endpoint that flaps does not cause bursts of waiting calls.
 func TestFlappingEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -151,8 +170,7 @@ func TestImprovementAtTheEndOfAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier := failing(t)
 		time.AfterFunc(time.Nanosecond, retrier.c.monitor.NotifyImproved)
-		improved, err := retrier.wait(t.Context(), 2*time.Nanosecond, errGone)
-		require.NoError(t, err)
+		improved := must(retrier.wait(t.Context(), 2*time.Nanosecond, errGone))
 		assert.True(t, improved)
 	})
 }
@@ -220,10 +238,9 @@ func TestStreamsThatBreakSoonBackOff(t *testing.T) {
 			if opened == eagerFailures {
 				assert.Less(t, time.Since(start), 2*reopenSpread, "the first are reopened soon")
 			}
-			ws, err := watch(t.Context(), retrier)
-			require.NoError(t, err)
+			ws := must(watch(t.Context(), retrier))
 			retrier.Progress()
-			_, err = ws.Recv()
+			_, err := ws.Recv()
 			require.NoError(t, retrier.Next(t.Context(), err))
 		}
 		assert.Less(t, opened, 60)
