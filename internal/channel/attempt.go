@@ -31,7 +31,7 @@ type attempt struct {
 	from *failure
 	// anonymous attempts carry no token: Authenticate itself.
 	anonymous bool
-	marks     atomic.Uint32 // markQuiet, markInsecure
+	marks     atomic.Uint32 // markQuiet, markInsecure, markOwn
 	token     atomic.Pointer[token]
 	// called is set when the interceptors of the program have called, and executions counts
 	// their calls that may have been executed: they may call more than once, and return any error.
@@ -44,6 +44,7 @@ type attempt struct {
 const (
 	markQuiet    = 1 << iota // its stream was quiet when it ended
 	markInsecure             // its endpoint gets no secrets, because the connection is not secure
+	markOwn                  // the program's own client opened its stream
 )
 
 var _ balancer.Watcher = (*attempt)(nil)

@@ -205,10 +205,7 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 			return nil
 		}
 		ev, err := a.outcome(method, c.withoutEOF(a, err))
-		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token {
-			return err
-		}
-		if c.tokens.invalidate(a, err) == notRenewed {
+		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token || c.tokens.invalidate(a, err) == notRenewed {
 			return err
 		}
 		if err := c.tokens.ensure(ctx); err != nil {
@@ -231,7 +228,9 @@ func (c *client) lastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc
 	if a := attemptFrom(ctx); a != nil {
 		return streamer(ctx, desc, cc, method, c.tokens.attach(opts, method, a)...)
 	}
-	return c.openStream(ctx, new(attempt), method, propertiesOf(method, nil), func(a *attempt) (grpc.ClientStream, error) {
+	a := new(attempt)
+	a.marks.Store(markOwn)
+	return c.openStream(ctx, a, method, propertiesOf(method, nil), func(a *attempt) (grpc.ClientStream, error) {
 		return streamer(a.ctx, desc, cc, method, c.tokens.attach(opts, method, a)...)
 	})
 }

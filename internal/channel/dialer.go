@@ -205,6 +205,8 @@ type handshakes struct {
 	failed map[string]time.Time
 }
 
+func newHandshakes() *handshakes { return &handshakes{failed: make(map[string]time.Time)} }
+
 // ended records the result of a handshake with the peer of a connection.
 func (h *handshakes) ended(conn net.Conn, err error) {
 	addr := conn.RemoteAddr()
@@ -219,9 +221,6 @@ func (h *handshakes) ended(conn net.Conn, err error) {
 	}
 	now := time.Now()
 	maps.DeleteFunc(h.failed, func(_ string, at time.Time) bool { return now.Sub(at) > handshakeMemory })
-	if h.failed == nil {
-		h.failed = make(map[string]time.Time)
-	}
 	h.failed[addr.String()] = now
 }
 

@@ -10,21 +10,17 @@ import (
 )
 
 func TestKernelKeepAliveIsOn(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	lis := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer lis.Close()
-	conn, err := systemDialer.dial(t.Context(), lis.Addr().String())
-	require.NoError(t, err)
+	conn := must(systemDialer.dial(t.Context(), lis.Addr().String()))
 	defer conn.Close()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	require.NoError(t, err)
+	raw := must(conn.(*net.TCPConn).SyscallConn())
 	read := func(level, name int) (v int, err error) {
 		require.NoError(t, raw.Control(func(fd uintptr) { v, err = syscall.GetsockoptInt(int(fd), level, name) }))
 		return v, err
 	}
 	option := func(level, name int) int {
-		v, err := read(level, name)
-		require.NoError(t, err)
+		v := must(read(level, name))
 		return v
 	}
 	assert.Equal(t, 1, option(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE))

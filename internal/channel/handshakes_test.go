@@ -61,7 +61,7 @@ func TestAddressesWhoseHandshakeFailed(t *testing.T) {
 		return peerConn{addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))}
 	}
 	const a, b, c = "10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"
-	var h handshakes
+	h := newHandshakes()
 	ordered := func() []string {
 		addrs := []string{a, b, c}
 		h.order(addrs)

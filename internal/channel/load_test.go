@@ -89,8 +89,7 @@ func TestOverloadIsNotAmplified(t *testing.T) {
 	for _, deadline := range []time.Duration{50 * time.Millisecond, 250 * time.Millisecond} {
 		t.Run(deadline.String(), func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
-				_, err := watch(t.Context(), c.Streams())
-				require.NoError(t, err)
+				must(watch(t.Context(), c.Streams()))
 				before := dials(cluster)
 				slow := cluster.On("*", func(call *fakeetcd.Call) {
 					if call.Method != "Watch" {

@@ -67,8 +67,7 @@ func TestWriteLostWithItsLeaderEndsUnderTheNextOne(t *testing.T) {
 
 func readLocally(t *testing.T, c *Channel) {
 	t.Helper()
-	_, err := pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Serializable: true})
-	require.NoError(t, err)
+	must(pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Serializable: true}))
 }
 
 // A write that an interceptor holds back is as old as its pick.
@@ -104,8 +103,7 @@ func TestWriteSentInTheNewTermIsNotOvertaken(t *testing.T) {
 // Calls to a named member may take long.
 func TestWriteToANamedMemberIsNotOvertaken(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, _ *recorder) {
-		named, err := c.At(cluster.Endpoints()[0])
-		require.NoError(t, err)
+		named := must(c.At(cluster.Endpoints()[0]))
 		loseCall(cluster, "Put")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

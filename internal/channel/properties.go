@@ -204,10 +204,8 @@ func (l *largeRanges) learn(req, reply any) {
 		size += len(kv.GetKey()) + len(kv.GetValue())
 	}
 	switch {
+	case size < largeResponse && l.count.Load() == 0: // none is known
 	case size < largeResponse:
-		if l.count.Load() == 0 {
-			return
-		}
 		if _, was := l.known.LoadAndDelete(idOf(r)); was {
 			l.count.Add(-1)
 		}

@@ -44,8 +44,7 @@ func startProxy(t *testing.T) *atomic.Int32 {
 			})
 		}
 	}))
-	via, err := url.Parse(srv.URL)
-	require.NoError(t, err)
+	via := must(url.Parse(srv.URL))
 	system := systemDialer
 	systemDialer.proxy = func(string) *url.URL { return via }
 	t.Cleanup(func() {
@@ -59,8 +58,7 @@ func startProxy(t *testing.T) *atomic.Int32 {
 func TestProxy(t *testing.T) {
 	authority := testpki.New(t, "authority")
 	plain, secure := startMember(t, "http://", nil), startMember(t, "https://", authority.Server(t))
-	lis, err := net.Listen("unix", t.TempDir()+"/a.sock")
-	require.NoError(t, err)
+	lis := must(net.Listen("unix", t.TempDir()+"/a.sock"))
 	local := startMemberAt(t, lis, "unix://", nil)
 	direct := grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)

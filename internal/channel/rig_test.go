@@ -55,8 +55,7 @@ type member struct {
 
 func startMember(t *testing.T, scheme string, tlsConfig *tls.Config) *member {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	lis := must(net.Listen("tcp", "127.0.0.1:0"))
 	return startMemberAt(t, lis, scheme, tlsConfig)
 }
 
@@ -146,8 +145,7 @@ func newTestChannel(t *testing.T, cfg Config) *Channel {
 		cfg.Login = func() Login { return Login{} }
 	}
 	cfg.Logger = zap.NewNop
-	c, err := New(cfg)
-	require.NoError(t, err)
+	c := must(New(cfg))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -36,7 +36,7 @@ type sharing struct {
 
 func newSharing(cfg Config) *sharing {
 	s := &sharing{disabled: cfg.DisableHealthSharing, dialer: systemDialer, dialed: make(map[string]bool), named: make(map[string]bool)}
-	s.dialer.handshakes = new(handshakes)
+	s.dialer.handshakes = newHandshakes()
 	if proxy.Disabled(cfg.DialOptions) {
 		s.dialer.proxy = nil
 	}

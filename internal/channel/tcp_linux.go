@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"strings"
 	"syscall"
 )
@@ -16,11 +17,9 @@ func setTCPOptions(network, _ string, conn syscall.RawConn) error {
 		return nil
 	}
 	var err error
-	if ctlErr := conn.Control(func(fd uintptr) {
+	ctlErr := conn.Control(func(fd uintptr) {
 		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(userTimeout.Milliseconds()))
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpRTOMax, int(maxRetransmission.Milliseconds())) // older kernels lack it
-	}); ctlErr != nil {
-		return ctlErr
-	}
-	return err
+	})
+	return cmp.Or(ctlErr, err)
 }

@@ -213,12 +213,11 @@ func (s *tokenSource) loginChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending, s.wrong, s.useless = nil, wrongLogin{}, wrongLogin{}
-	login := s.login()
-	if login.Token == "" {
-		s.current.Store(nil)
-		return
+	var given *token
+	if login := s.login(); login.Token != "" {
+		given = newToken(login.Token, login)
 	}
-	s.current.Store(newToken(login.Token, login))
+	s.current.Store(given)
 }
 
 // drop discards the token of a refused attempt, unless it was replaced already, or is new and

@@ -49,10 +49,8 @@ func (j joinedCredentials) GetRequestMetadata(ctx context.Context, uri ...string
 	if err != nil {
 		return nil, err
 	}
-	both := maps.Clone(users)
-	if both == nil {
-		return md, nil
-	}
+	both := make(map[string]string, len(users)+len(md))
+	maps.Copy(both, users)
 	maps.Copy(both, md)
 	return both, nil
 }

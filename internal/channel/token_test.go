@@ -633,6 +633,24 @@ func TestStreamWhoseTokenIsLearntLate(t *testing.T) {
 	})
 }
 
+// etcd refuses the token of a watch in a message. If the program's own client opened the stream, its next one has a new token.
+func TestTokenOfTheProgramsOwnStreams(t *testing.T) {
+	s := &timedTokens{refuses: func(*fakeetcd.Member, time.Duration) bool { return false }}
+	inBubbleWithTokens(t, s, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel) {
+		for _, reason := range []error{rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCPermissionDenied} {
+			time.Sleep(tokenSettles)
+			s.issued.Store(0)
+			cluster.Once("Watch", func(call *fakeetcd.Call) {
+				_ = call.Send(&pb.WatchResponse{Header: &pb.ResponseHeader{}, WatchId: -1, Created: true, Canceled: true, CancelReason: reason.Error()})
+			})
+			for range 3 {
+				must(watch(t.Context(), c.Conn()))
+			}
+			assert.EqualValues(t, 1, s.issued.Load())
+		}
+	})
+}
+
 // Calls to a named member fetch a token before they are sent, as others do.
 func TestCallsToANamedMemberFetchAToken(t *testing.T) {
 	s := &timedTokens{refuses: func(*fakeetcd.Member, time.Duration) bool { return false }}
