@@ -85,12 +85,14 @@ func TestWatch(t *testing.T) {
 // The changes during an outage are compacted: the endpoints are listed again, until a list succeeds.
 func TestWatchOutlivesCompaction(t *testing.T) {
 	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client, other *clientv3.Client) {
-		register(t, client, adding("changed", "1"), adding("gone", "2"), adding("same", "3"), adding("spoilt", "4"))
+		register(t, client, adding("changed", "1"), adding("gone", "2"), adding("same", "3"), adding("spoilt", "4"), adding("twice", "8"))
 		ch := watch(t, client)
-		require.Len(t, clienttest.Next(t, ch), 4)
+		require.Len(t, clienttest.Next(t, ch), 5)
+		register(t, client, deleting("twice"))
+		requireNext(t, ch, gone("svc/twice"))
 
 		cluster.Member(0).Stop()
-		register(t, other, adding("changed", "5"), deleting("gone"), adding("new", "6"))
+		register(t, other, adding("changed", "5"), deleting("gone"), adding("new", "6"), adding("twice", "8"))
 		register(t, other, adding("same", "3"))
 		clienttest.Put(t, cluster, "svc/spoilt", "{")
 		require.NoError(t, cluster.Compact(cluster.Revision()))
@@ -100,7 +102,7 @@ func TestWatchOutlivesCompaction(t *testing.T) {
 		cluster.Member(0).Start()
 
 		require.Equal(t, []*endpoints.Update{
-			add("svc/changed", "5"), add("svc/new", "6"), gone("svc/gone"),
+			add("svc/changed", "5"), add("svc/new", "6"), add("svc/twice", "8"), gone("svc/gone"),
 		}, clienttest.Next(t, ch))
 		register(t, other, adding("later", "7"))
 		requireNext(t, ch, add("svc/later", "7"))

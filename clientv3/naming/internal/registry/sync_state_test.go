@@ -147,6 +147,9 @@ func TestStaleUntilTheWatchIsEstablished(t *testing.T) {
 		require.Equal(t, []string{"regained"}, s.take())
 		s.markSynced()
 		require.Empty(t, s.take())
+		s.refused(errors.New("the watch broke"))
+		s.pass(time.Minute)
+		require.Equal(t, []string{"the watch broke"}, s.take(), "the watch before does not count")
 	})
 }
 
@@ -164,6 +167,9 @@ func TestFailedAttemptsAreReportedAfterTheTolerance(t *testing.T) {
 		require.Equal(t, []string{"no leader"}, s.take())
 		s.markSynced()
 		require.Equal(t, []string{"regained"}, s.take())
+		s.markStale()
+		s.pass(time.Minute)
+		require.Equal(t, []string{errUnanswered.Error()}, s.take(), "the reason before does not count")
 	})
 }
 
