@@ -82,6 +82,10 @@ func TestAddressIsRegisteredTwice(t *testing.T) {
 	require.Equal(t, []seen{{key: "svc/a", addrs: []string{"1"}, weight: 1, metadata: "new"}, other}, next())
 	put("svc/b", `{"Addr":"1","Metadata":"newer"}`)
 	require.Equal(t, []seen{{key: "svc/b", addrs: []string{"1"}, weight: 1, metadata: "newer"}, other}, next())
+	put("svc/a", `{"Addr":"1","Metadata":"new"}`)
+	require.Equal(t, []seen{{key: "svc/a", addrs: []string{"1"}, weight: 1, metadata: "new"}, other}, next(), "the same value, written last")
+	put("svc/b", `{"Addr":"1","Metadata":"newest"}`)
+	require.Equal(t, []seen{{key: "svc/b", addrs: []string{"1"}, weight: 1, metadata: "newest"}, other}, next())
 	register(t, client, "svc", map[string]string{"b": ""})
 	require.Equal(t, []seen{{key: "svc/a", addrs: []string{"1"}, weight: 1, metadata: "new"}, other}, next())
 }

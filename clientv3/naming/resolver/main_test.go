@@ -79,8 +79,7 @@ var noOutageConfig = resolver.Config{ReportAfter: time.Hour, MassRemovalDelay: -
 
 func newBuilder(t *testing.T, client *clientv3.Client, cfg resolver.Config) gresolver.Builder {
 	t.Helper()
-	b := clienttest.Must(resolver.New(client, cfg))
-	return b
+	return clienttest.Must(resolver.New(client, cfg))
 }
 
 // open builds a resolver of a target, with a channel of its own.

@@ -78,21 +78,26 @@ func TestOutageOfAnEmptyList(t *testing.T) {
 }
 
 // A member without a leader refuses each watch at once, but serves lists. The channel has a list,
-// and the lost watch is reported.
+// and the lost watch is reported. The log has one line, also if there is another reason later.
 func TestWatchWithoutLeader(t *testing.T) {
+	service := fmt.Sprintf("leader-%d", time.Now().UnixNano()) // unique to this run
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, other := clienttest.StartPair(t)
-		register(t, client, "svc", map[string]string{"a": "1"})
+		register(t, client, service, map[string]string{"a": "1"})
 		refused := clienttest.RefuseWatches(cluster, rpctypes.ErrGRPCNoLeader)
-		c := resolve(t, client, resolver.Config{}, "etcd:///svc")
+		c := resolve(t, client, resolver.Config{}, "etcd:///"+service)
 		require.Equal(t, []string{"1"}, c.state(t))
 		err := c.failure(t)
 		require.ErrorContains(t, err, "no leader")
 		require.ErrorContains(t, err, "the last list, of 1, stays in use")
 		time.Sleep(time.Minute)
 		require.Empty(t, c.errs, "reported once")
+		cluster.Member(0).Stop()
+		require.ErrorContains(t, c.failure(t), "etcd cannot be reached")
+		cluster.Member(0).Start()
+		require.Len(t, grpcLog.About(service), 1)
 		refused.Remove()
-		register(t, other, "svc", map[string]string{"b": "2"})
+		register(t, other, service, map[string]string{"b": "2"})
 		require.Equal(t, []string{"1", "2"}, c.state(t))
 	})
 }
