@@ -59,6 +59,16 @@ func TestKeptKeyIsPutAgain(t *testing.T) {
 		require.Equal(t, ErrKeyDeleted, requireEvent(t, events, KeyLost).Err)
 		require.Equal(t, again, requireEvent(t, events, KeyHeld))
 
+		full := func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCNoSpace) }
+		f.Once("Txn", full)
+		require.NoError(t, k.SetValue(t.Context(), "10.0.0.9"))
+		require.Equal(t, KeyEvent{State: KeyHeld, Again: true, Lease: again.Lease, Err: rpctypes.ErrNoSpace}, requireEvent(t, events, KeyHeld))
+		require.Equal(t, again, requireEvent(t, events, KeyHeld))
+		f.Once("Txn", full)
+		f.remove(t, "agents/ann")
+		require.Equal(t, rpctypes.ErrNoSpace, requireEvent(t, events, KeyLost).Err)
+		require.Equal(t, again, requireEvent(t, events, KeyHeld))
+
 		cancel()
 		require.NoError(t, requireEvent(t, events, KeyRemoved).Err)
 		require.Nil(t, f.Get("agents/ann"))

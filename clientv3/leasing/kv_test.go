@@ -131,6 +131,7 @@ func TestKeyBackoff(t *testing.T) {
 		c.add(strconv.Itoa(i), now.Add(time.Duration(i)*time.Millisecond))
 	}
 	require.Less(t, len(c.until), 5000)
+	require.True(t, c.has("99000", now.Add(100*time.Second)), "its time has not passed")
 }
 
 func TestSpans(t *testing.T) {

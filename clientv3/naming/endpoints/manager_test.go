@@ -22,9 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newManager(t *testing.T, client *clientv3.Client, target string) endpoints.Manager {
 	t.Helper()
-	m, err := endpoints.NewManager(client, target)
-	require.NoError(t, err)
-	return m
+	return clienttest.Must(endpoints.NewManager(client, target))
 }
 
 func TestNewManagerRefuses(t *testing.T) {
@@ -70,15 +68,13 @@ func TestList(t *testing.T) {
 	} {
 		clienttest.Put(t, cluster, key, value)
 	}
-	all, err := newManager(t, client, "svc").List(clienttest.Within(t))
-	require.NoError(t, err)
+	all := clienttest.Must(newManager(t, client, "svc").List(clienttest.Within(t)))
 	require.Equal(t, endpoints.Key2EndpointMap{
 		"svc/a":   {Addr: "a", Metadata: map[string]any{"weight": 3.0}},
 		"svc/c/d": {Addr: "c"},
 	}, all)
 
-	all, err = newManager(t, client, "none").List(clienttest.Within(t))
-	require.NoError(t, err)
+	all = clienttest.Must(newManager(t, client, "none").List(clienttest.Within(t)))
 	require.NotNil(t, all)
 	require.Empty(t, all)
 }
