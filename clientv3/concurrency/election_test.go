@@ -125,6 +125,7 @@ func TestResumeElection(t *testing.T) {
 		resumed = ResumeElection(restarted, "office/", e.Key(), e.Rev())
 		f.Once("Txn", func(call *fakeetcd.Call) { neverAnswer(call) })
 		require.Equal(t, context.DeadlineExceeded, NewElection(restarted, "office").Campaign(grpctest.Within(t, time.Second), "x"))
+		time.Sleep(2 * time.Second) // until that request arrives
 		require.NoError(t, resumed.Proclaim(t.Context(), "two"))
 		requireLeader(t, resumed, "two")
 		require.NoError(t, resumed.Resign(t.Context()))
@@ -135,6 +136,7 @@ func TestResumeElection(t *testing.T) {
 		resumed = ResumeElection(s, "office/", e.Key(), e.Rev())
 		f.Once("Txn", func(call *fakeetcd.Call) { neverAnswer(call) })
 		require.Equal(t, context.DeadlineExceeded, resumed.Campaign(grpctest.Within(t, time.Second), "x"))
+		time.Sleep(2 * time.Second) // until that request arrives
 		requireLeader(t, e, "three")
 		require.NoError(t, resumed.Resign(t.Context()))
 		require.Empty(t, f.keys(t, "office"))

@@ -32,8 +32,7 @@ func isList(req *pb.RangeRequest) bool { return string(req.Key) == "svc/" }
 // watch returns a channel whose watch is established.
 func watch(t *testing.T, client *clientv3.Client) endpoints.WatchChannel {
 	t.Helper()
-	ch, err := newManager(t, client, "svc").NewWatchChannel(t.Context())
-	require.NoError(t, err)
+	ch := clienttest.Must(newManager(t, client, "svc").NewWatchChannel(t.Context()))
 	synctest.Wait()
 	return ch
 }
