@@ -12,8 +12,9 @@ import (
 func requireOrdered(t testing.TB, q queue) {
 	t.Helper()
 	for i, l := range q {
-		require.EqualValues(t, i, l.index)
-		require.LessOrEqual(t, q[(max(i, 1)-1)/2].when, l.when)
+		if parent := q[(max(i, 1)-1)/2]; int(l.index) != i || parent.when > l.when {
+			require.Fail(t, "not in order", "%d: index %d, at %d after %d", i, l.index, l.when, parent.when)
+		}
 	}
 }
 
