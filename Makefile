@@ -18,14 +18,17 @@ test experiments-short stress: export QUORATE_LAB = $(CURDIR)/.cache/quorate-lab
 # What is built with the race detector waits a second before it exits, unless told not to. Tests leave no goroutines that could race then.
 test stress: export GORACE = atexit_sleep_ms=0
 
-# What reads source, evaluates rules or counts memory runs without the race detector; `make stress` has all with it. Some folders below lab/bench have
+# What reads source, evaluates rules or counts memory runs without the race detector, and so do tests whose names begin with TestSimulat:
+# their thousands of calls or states take seven times as long with it. `make stress` has all with it. Some folders below lab/bench have
 # benchmarks and experiments only.
 UNRACED = ./compat/... ./internal/repository ./lab/monitoring ./clientv3/internal/cost
+SIMULATIONS = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestSimulat' .)))
 RACED = $(filter-out $(shell go list $(UNRACED)),$(shell go list work | grep -Ev '/lab/bench(/(calls|pools|toolkit))?$$'))
 
 test: quorate-lab ## the whole test suite: real etcd servers, race detector; packages wait, so there are more at a time than cores
-	go test -race -vet=off -tags noserver -timeout 20m -p 6 $(RACED)
+	go test -race -vet=off -tags noserver -timeout 20m -p 6 -skip '^TestSimulat' $(RACED)
 	go test -vet=off -timeout 20m $(UNRACED)
+	go test -vet=off -tags noserver -timeout 20m -run '^TestSimulat' $(SIMULATIONS)
 
 test-kubernetes: ## quorate resolve, built with client-go
 	go test -race -tags kubernetes ./cmd/quorate -run 'Kubernetes|Hints'

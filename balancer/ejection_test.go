@@ -31,7 +31,7 @@ func lossy(t *testing.T, s *server, share float64) (stop func()) {
 	return stop
 }
 
-func TestEndpointThatLosesPacketsIsSlow(t *testing.T) {
+func TestSimulatedEndpointThatLosesPacketsIsSlow(t *testing.T) {
 	for _, callers := range []int{1, 12} {
 		withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
 			load := c.load(callers, time.Duration(callers)*12*time.Millisecond, time.Hour, false)
@@ -71,7 +71,7 @@ func TestSlowEndpointServesNoCallsWhileOthersAreFast(t *testing.T) {
 }
 
 // A member that is far away, one that pauses, and one whose neighbours are as slow are no outliers.
-func TestEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
+func TestSimulatedEndpointThatIsAlwaysOrSeldomLateServes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		always bool // before the client has learnt how long calls take
 		begin  func(t *testing.T, servers []*server)
@@ -113,7 +113,7 @@ const probedRoundRobin = `{"quorate_round_robin":{"healthProbe":{}}}`
 var errUnavailable = status.Error(codes.Unavailable, "no database")
 
 // One of five endpoints fails each call, or takes twenty times as long. Its health service says that it serves.
-func TestEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
+func TestSimulatedEndpointThatFailsOrIsSlowGetsFewCalls(t *testing.T) {
 	for name, test := range map[string]struct {
 		config string
 		worsen func(s *server)
@@ -156,7 +156,7 @@ func late(outcomes []outcome) int {
 }
 
 // Where no endpoint is worse than others, or calls are at fault, or errors say how a server is, none is ejected.
-func TestErrorsThatEjectNoEndpoint(t *testing.T) {
+func TestSimulatedErrorsThatEjectNoEndpoint(t *testing.T) {
 	missing, canceled := status.Error(codes.NotFound, "no such thing"), status.Error(codes.Canceled, "never mind")
 	for name, test := range map[string]struct {
 		failing int // servers
@@ -189,7 +189,7 @@ func TestErrorsThatEjectNoEndpoint(t *testing.T) {
 }
 
 // A tenth of the endpoints are ejected at a time, or as many as the service config says.
-func TestFewEndpointsAreEjected(t *testing.T) {
+func TestSimulatedFewEndpointsAreEjected(t *testing.T) {
 	for config, most := range map[string]int{
 		probedRoundRobin: 2,
 		`{"quorate_round_robin":{"outlierDetection":{"maxEjectionPercent":25}}}`: 5,
@@ -214,7 +214,7 @@ func TestFewEndpointsAreEjected(t *testing.T) {
 }
 
 // The loss of a connection fails many calls at once.
-func TestLostConnectionsEjectNoEndpoint(t *testing.T) {
+func TestSimulatedLostConnectionsEjectNoEndpoint(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, servers []*server) {
 		each(servers, func(s *server) { s.delay.Store(int64(200 * time.Millisecond)) })
 		c := warm(t, probedRoundRobin, servers, toolkit)
@@ -229,7 +229,7 @@ func TestLostConnectionsEjectNoEndpoint(t *testing.T) {
 }
 
 // One pause does not leave an endpoint without calls, whatever its health service says afterwards.
-func TestEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
+func TestSimulatedEndpointThatPausedOnceGetsItsShareAgain(t *testing.T) {
 	unauthenticated := status.Error(codes.Unauthenticated, "no token")
 	unavailable := status.Error(codes.Unavailable, "the database is unreachable")
 	for name, test := range map[string]struct {

@@ -185,7 +185,7 @@ func inOutage(t *testing.T, n int, length time.Duration, grpcOwn bool, lose, rep
 
 // A fleet without any server makes no more attempts to connect than gRPC's own clients would: in
 // all, in any second, and when the servers are back.
-func TestAttemptsInAnOutage(t *testing.T) {
+func TestSimulatedAttemptsInAnOutage(t *testing.T) {
 	for name, fault := range map[string]struct{ lose, repair func(*server) }{
 		"refused": {(*server).kill, (*server).restart},
 		"failed handshakes": {
@@ -328,12 +328,11 @@ const (
 
 // What faults cost 10,000 clients that share nothing, with two calls a second each: attempts to connect, and
 // probes. Twelve seconds of the fault, and eighteen after it, count.
-func TestFleetInFaults(t *testing.T) {
+func TestSimulatedFleetInFaults(t *testing.T) {
 	freeze := func(s *server) { s.frozen.Shut() }
 	thaw := func(s *server) { s.frozen.Open() }
 	swallow := func(s *server) { s.frozen.Shut(); s.blackhole.Shut() }
 	carry := func(s *server) { s.blackhole.Open(); s.frozen.Open() }
-	loseFlows := func(s *server) { forget(s) }
 	hangUp := func(s *server) { s.hangsUp.Store(true); s.disconnect() }
 	answerAgain := func(s *server) { s.hangsUp.Store(false) }
 	nothing := func(*server) {}
@@ -365,9 +364,9 @@ func TestFleetInFaults(t *testing.T) {
 		"the only one frozen":   {1, during(1, freeze, thaw), 6, 1},
 		"one pauses":            {3, toggle(2300 * time.Millisecond), 2, 1},
 		"one flaps":             {3, toggle(2 * time.Second), 6, 1},
-		"all flows forgotten":   {3, during(3, loseFlows, nothing), 4, 2},
-		"the only flow is lost": {1, during(1, loseFlows, nothing), 2, 1},
-		"a flow is forgotten":   {3, during(1, loseFlows, nothing), 2, 1},
+		"all flows forgotten":   {3, during(3, forget, nothing), 4, 2},
+		"the only flow is lost": {1, during(1, forget, nothing), 2, 1},
+		"a flow is forgotten":   {3, during(1, forget, nothing), 2, 1},
 		"all is swallowed":      {3, during(3, swallow, carry), 40, 3},
 		"all refuse":            {3, during(3, (*server).kill, (*server).restart), 16, 6},
 		"failed handshakes":     {3, during(3, hangUp, answerAgain), 16, 6},

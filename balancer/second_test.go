@@ -14,12 +14,10 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// forget makes all connections to the servers silent. New ones work.
-func forget(servers ...*server) {
-	for _, s := range servers {
-		for _, c := range s.connections() {
-			c.frozen.Shut()
-		}
+// forget makes all connections to the server silent. New ones work.
+func forget(s *server) {
+	for _, c := range s.connections() {
+		c.frozen.Shut()
 	}
 }
 
@@ -31,9 +29,8 @@ func TestSecondConnectionTakesThePlaceOfASilentOne(t *testing.T) {
 			st := c.open(balancer.Streams, c.endpoint(servers[0]))
 			c.load(6, 20*time.Millisecond, time.Hour, false)
 			time.Sleep(5 * time.Second)
-			forget(servers...)
-			cut := st.endsWithin(t, 2500*time.Millisecond)
-			assert.ErrorContains(t, cut, "is")
+			each(servers, forget)
+			assert.ErrorContains(t, st.endsWithin(t, 2500*time.Millisecond), "is")
 			// The first read may be cut with the silent connection of another endpoint.
 			within(t, time.Second, "reads are answered", func() bool { return c.read().err == nil })
 			within(t, time.Minute, "all serve", func() bool { return allServe(c, servers) })
@@ -115,7 +112,7 @@ func TestSecondConnectionYieldsNothing(t *testing.T) {
 }
 
 // A server that has too much to do answers late again and again.
-func TestSecondConnectionsToASlowServerAreFew(t *testing.T) {
+func TestSimulatedSecondConnectionsToASlowServerAreFew(t *testing.T) {
 	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
 		c.load(3, 60*time.Millisecond, time.Hour, false)
 		before := dials(servers)
@@ -137,7 +134,7 @@ func swallow(servers []*server) (heal, healOld func()) {
 	for _, s := range servers {
 		old = append(old, s.connections()...)
 	}
-	forget(servers...)
+	each(servers, forget)
 	heal = func() {
 		each(servers, func(s *server) { s.blackhole.Open() })
 	}
@@ -215,7 +212,7 @@ func TestWritesWaitForASignOfLife(t *testing.T) {
 // Where nothing else waits at the endpoint, a write that waits is a reason for a second connection.
 func TestWriteThatWaitsAloneGoesOut(t *testing.T) {
 	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
-		forget(servers...)
+		each(servers, forget)
 		read, end := context.WithTimeout(t.Context(), 800*time.Millisecond)
 		defer end()
 		require.Error(t, c.call(read, aRead).err)

@@ -225,7 +225,7 @@ type timerless struct {
 func (c timerless) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // All endpoints answer long after the callers' deadlines.
-func TestOverloadEjectsNoEndpoint(t *testing.T) {
+func TestSimulatedOverloadEjectsNoEndpoint(t *testing.T) {
 	tests := map[string]struct {
 		delays  [3]time.Duration
 		callers int

@@ -188,7 +188,7 @@ func TestAStalledMemberIsNotDead(t *testing.T) {
 const outage = 12 * time.Second
 
 // A member that freezes within the length of an outage after it costs reads 0.7 s, not 20 ms: no read is hedged then.
-func TestMemberFreezesAfterAnOutage(t *testing.T) {
+func TestSimulatedMemberFreezesAfterAnOutage(t *testing.T) {
 	for after, longest := range map[time.Duration]time.Duration{2 * time.Second: 700 * time.Millisecond, 11 * time.Second: 30 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			cluster, c := clienttest.StartClient(t, 3)

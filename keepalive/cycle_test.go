@@ -66,11 +66,11 @@ func emptyCall(conn *grpc.ClientConn) func(context.Context) error {
 	}
 }
 
-// TestCyclingConnectionsFailNoCall lets two servers end every connection after a
+// TestSimulatedCyclesFailNoCall lets two servers end every connection after a
 // second, or after an idle one, for half a minute of virtual time. Nothing but
 // the pair's options is configured, so nothing repeats calls but gRPC's own
 // transparent retry.
-func TestCyclingConnectionsFailNoCall(t *testing.T) {
+func TestSimulatedCyclesFailNoCall(t *testing.T) {
 	const takes = 300 * time.Millisecond
 	settings := map[string]keepalive.Server{
 		"age":           {MaxConnectionAge: time.Second},
@@ -125,9 +125,9 @@ func cycle(t *testing.T, pair keepalive.Pair, policy string, latency, takes time
 	assert.Greater(t, nets["a"].dials.Load()+nets["b"].dials.Load(), int64(5), "connections did cycle")
 }
 
-// TestGraceCutsWhatTakesLonger shows what the check of LongestCall prevents: a call is
+// TestSimulatedGraceCutsWhatTakesLonger shows what the check of LongestCall prevents: a call is
 // cut that begins shortly before its connection is too old.
-func TestGraceCutsWhatTakesLonger(t *testing.T) {
+func TestSimulatedGraceCutsWhatTakesLonger(t *testing.T) {
 	const takes = 10 * time.Second
 	for grace, want := range map[time.Duration]codes.Code{
 		takes - time.Second: codes.Unavailable,

@@ -27,7 +27,7 @@
 // The package's test compares these with round robin in virtual time. It prints a table
 // with
 //
-//	go test -run TestScenarios -v github.com/quorate/quorate/balancer/p2c
+//	go test -run TestSimulatedScenarios -v github.com/quorate/quorate/balancer/p2c
 //
 // # When not to use it
 //

@@ -47,7 +47,7 @@ const tolerance = 1.15
 const onceEach = 100.0 * clients / (clients * rate * float64(length/time.Second))
 
 // What callers see where some of the servers are slow, fail, flap, stall or join.
-func TestScenarios(t *testing.T) {
+func TestSimulatedScenarios(t *testing.T) {
 	for name, tc := range map[string]struct {
 		scenario
 		most map[figure]float64

@@ -401,7 +401,7 @@ func explore(b bounds) (states int, bad string) {
 	return len(seen), ""
 }
 
-func TestEveryOrderOfEvents(t *testing.T) {
+func TestSimulatedOrdersOfEvents(t *testing.T) {
 	for name, b := range explorations {
 		t.Run(name, func(t *testing.T) {
 			states, bad := explore(b)

@@ -85,7 +85,7 @@ func dials(cluster *fakeetcd.Cluster) (n []int) {
 
 // All members take five times as long as their callers' deadlines: none is ejected, and retries,
 // hedges and probes add no load.
-func TestOverloadIsNotAmplified(t *testing.T) {
+func TestSimulatedOverloadIsNotAmplified(t *testing.T) {
 	for _, deadline := range []time.Duration{50 * time.Millisecond, 250 * time.Millisecond} {
 		t.Run(deadline.String(), func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, cluster *fakeetcd.Cluster, c *Channel, w *recorder) {
@@ -184,7 +184,7 @@ func freezeTwo(cluster *fakeetcd.Cluster, electionTimeout time.Duration) (thaw f
 }
 
 // Serializable reads go on at the member that can answer them while two of three are frozen.
-func TestLocalReadsGoOnWithoutQuorum(t *testing.T) {
+func TestSimulatedLocalReadsGoOnWithoutQuorum(t *testing.T) {
 	get := &pb.RangeRequest{Key: []byte("k"), Serializable: true}
 	all := &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("z"), Serializable: true}
 	for name, tt := range map[string]struct {

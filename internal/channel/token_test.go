@@ -687,7 +687,7 @@ func rates(steps int, step time.Duration, count func() int) (peak, total int) {
 
 // After a wrong password, calls fail with the member's refusal and without asking it, and a
 // fleet asks rarely.
-func TestWrongPasswordOfAFleet(t *testing.T) {
+func TestSimulatedWrongPasswordOfAFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		authenticate := func(context.Context, string, string) (string, error) {
