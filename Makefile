@@ -15,6 +15,8 @@ build: ## compile everything
 
 # Members of clusters are this program, which is built without the race detector.
 test experiments-short stress: export QUORATE_LAB = $(CURDIR)/.cache/quorate-lab
+# Examples that have not changed are not linked again.
+test stress: export QUORATE_EXAMPLES = $(CURDIR)/.cache/examples
 # What is built with the race detector waits a second before it exits, unless told not to. Tests leave no goroutines that could race then.
 test stress: export GORACE = atexit_sleep_ms=0
 

@@ -4,7 +4,9 @@ package examples_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -40,11 +42,11 @@ type rig struct {
 	ran     map[string]bool
 }
 
-// newRig builds programs of examples.
+// newRig builds programs of examples, those that have changed if QUORATE_EXAMPLES names a folder that keeps them.
 func newRig(t *testing.T, programs string) *rig {
 	t.Helper()
-	r := &rig{t: t, ctx: grpctest.Within(t, testTimeout), bin: t.TempDir(), ran: map[string]bool{}}
-	out, err := exec.CommandContext(r.ctx, "go", "build", "-ldflags=-s -w", "-o", r.bin, "github.com/quorate/quorate/examples/"+programs).CombinedOutput()
+	r := &rig{t: t, ctx: grpctest.Within(t, testTimeout), bin: cmp.Or(os.Getenv("QUORATE_EXAMPLES"), t.TempDir()), ran: map[string]bool{}}
+	out, err := exec.CommandContext(r.ctx, "go", "build", "-ldflags=-s -w", "-o", r.bin+"/", "github.com/quorate/quorate/examples/"+programs).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	r.cluster = labtest.Start(t, lab.Config{Members: 3})
 	r.client = labtest.Client(t, clientv3.Config{Endpoints: r.cluster.Endpoints()})
