@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/etcdtest"
 )
 
 // All keys of a prefix, at one revision, however many there are.
@@ -33,4 +34,24 @@ func configs(ctx context.Context, client *clientv3.Client) error {
 		fmt.Printf("%s = %s\n", kv.Key, kv.Value)
 	}
 	return nil
+}
+
+// The state of the endpoints, without a request.
+func ExampleClient_EndpointStatus() {
+	cluster, err := etcdtest.New(etcdtest.Config{Client: clientv3.Config{Balancer: "p2c"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	for range 3 { // a slow one does not count as served
+		if _, err := cluster.Client.Get(context.Background(), "k"); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	for _, s := range cluster.Client.EndpointStatus() {
+		fmt.Println(s.State, s.Evidence.Kind, s.LastErr)
+	}
+	// Output: serving served <nil>
 }
