@@ -158,9 +158,10 @@ func (c *call) answered(now time.Time, took time.Duration, err error) (classifie
 	ep, a, start := c.conn.ep, c.attempt, c.start.Time()
 	p := ep.policy
 	c.conn.heardAt(now)
-	if err == nil {
-		c.conn.useful.Store(true)
-	} else {
+	if err == nil || !p.options().Fault(err) {
+		c.conn.noteUseful()
+	}
+	if err != nil {
 		if classify := p.options().Classify; classify != nil {
 			switch kind, ok := classify(err); {
 			case !ok || !c.isCurrent(kind, now):

@@ -128,7 +128,7 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 		return connectivity.TransientFailure, p.resolving
 	}
 	var err error
-	connecting := false
+	now, connecting := time.Now(), false
 	for _, ep := range p.endpoints {
 		s := ep.conn(Calls)
 		switch {
@@ -138,6 +138,8 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 			err = s.unhealthy
 		case s.failing.Load():
 			err = s.err
+		case s.brief > maxBrief && s.waitsLocked(now):
+			err = errBrief
 		case s.sc != nil:
 			connecting = true
 		}
@@ -148,5 +150,8 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 	return connectivity.Connecting, nil
 }
 
-// errNoConnection is used where gRPC reports no error of a failed connection.
-var errNoConnection = errors.New("no connection could be made")
+var (
+	errBrief = errors.New("connections are lost as soon as they are made")
+	// errNoConnection is used where gRPC reports no error of a failed connection.
+	errNoConnection = errors.New("no connection could be made")
+)

@@ -111,7 +111,8 @@ func pauseAfter(earlier, n int, limit time.Duration) time.Duration {
 }
 
 // noteOutageLocked records whether there is a connection for calls. When the last one is lost, it is
-// tried again at once, and the other endpoints take their turns. Where connections do not last, the outage goes on.
+// tried again at once, and the other endpoints take their turns. Where connections do not last, the outage goes on, and
+// all take their turns.
 func (rc *reconnector) noteOutageLocked() {
 	now, t := time.Now(), &rc.turns
 	if rc.anyReadyLocked() || len(rc.p.endpoints) == 0 {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/quorate/quorate/balancer"
@@ -67,6 +68,10 @@ func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
 			}
 			synctest.Wait()
 			assert.LessOrEqual(t, dials(servers)-before, int64(30), "in a minute")
+			if test.servers == 1 {
+				_, err := pb.NewTestServiceClient(c).EmptyCall(t.Context(), &pb.Empty{})
+				assert.ErrorContains(t, err, "connections are lost as soon as they are made")
+			}
 			within(t, 16*time.Second, "connected", c.endpoint(s).Ready)
 
 			time.Sleep(time.Second)
@@ -77,16 +82,30 @@ func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
 	}
 }
 
-// Proxies end each connection after so many requests (nginx: 1,000) or for a while; they do not reset it.
+// Proxies end each connection after so many requests (nginx: 1,000) or for a while, and may announce it before they answer.
 func TestConnectionsThatServeAreMadeAgain(t *testing.T) {
-	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
-		for i := range 60 {
-			c.reads(6)
-			servers[i%3].disconnect()
-			time.Sleep(200 * time.Millisecond)
-			assert.Equal(t, 3, connections(servers))
-		}
-	})
+	for name, end := range map[string]func(*server){
+		"lost after an answer": func(s *server) { time.Sleep(10 * time.Millisecond); s.disconnect() },
+		"closed before it": func(s *server) {
+			old := s.grpc
+			s.restart()
+			go old.GracefulStop()
+		},
+	} {
+		subtest(t, name, 3, func(t *testing.T, servers []*server) {
+			c := warm(t, roundRobin, servers)
+			for i := range 60 {
+				c.reads(6)
+				s := servers[i%3]
+				answer := c.starting(1, s, attempt{takes: 10 * time.Millisecond})
+				time.Sleep(5 * time.Millisecond)
+				end(s)
+				require.NoError(t, (<-answer).err)
+				time.Sleep(200 * time.Millisecond)
+				assert.Equal(t, 3, connections(servers))
+			}
+		})
+	}
 }
 
 func TestConnectionComesBackAtOnceIfThereIsNoOther(t *testing.T) {

@@ -72,7 +72,7 @@ func (a *Attempt) Heard() {
 	}
 	now, ep := time.Now(), s.conn.ep
 	s.pace.Observe(now)
-	s.conn.useful.Store(true)
+	s.conn.noteUseful()
 	s.conn.heardAt(now)
 	if ep.State() != health.Serving {
 		ep.policy.prober.readmitUnprobed(ep, now, "a stream goes on")

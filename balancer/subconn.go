@@ -36,7 +36,7 @@ type subConn struct {
 	err  error // the error of the latest failed attempt
 
 	// Without the lock may be read whether there is a connection, whether the latest attempt to connect failed, and
-	// whether a call has succeeded over the latest connection, or a stream had a message.
+	// whether the latest connection has served a call, or a message of a stream.
 	ready, failing, useful atomic.Bool
 	// withheld is set from each new connection for calls on, until gRPC's health check says that its server
 	// serves, and while it says that it does not, for the reason unhealthy.
@@ -77,6 +77,13 @@ func (s *subConn) heardAt(now time.Time) {
 	s.ep.healthEntry().Alive(now)
 	if s.ep.policy.holding.Load() {
 		s.ep.policy.release()
+	}
+}
+
+// noteUseful records that the connection has served.
+func (s *subConn) noteUseful() {
+	if !s.useful.Load() {
+		s.useful.Store(true)
 	}
 }
 
@@ -253,7 +260,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 			if s.foundDead {
 				lasts = silentSoon
 			}
-			if s.brief++; time.Since(s.attempted) >= lasts || s.useful.Load() && !s.foundDead {
+			if s.brief++; time.Since(s.attempted) >= lasts || s.useful.Swap(false) && !s.foundDead {
 				s.brief = 0
 			}
 		}
@@ -279,7 +286,9 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 		s.ep.healthEntry().AddConnections(1)
 	}
 	s.withheld.Store(s.class == Calls)
-	s.useful.Store(false)
+	if s.useful.Swap(false) { // since the server has announced that it closes the connection before
+		s.brief = 0
+	}
 	s.unhealthy, s.foundDead = nil, false
 	s.ready.Store(true)
 	s.made.Add(1)

@@ -178,7 +178,8 @@ const insecureAdvice = "have the members advertise https URLs (--advertise-clien
 // first. If some do not answer, are answered by another member or cluster, or are those
 // of several members, the client keeps its working endpoints together with the advertised
 // ones that work. If it has no working endpoint, it uses all advertised URLs. So if a member advertises
-// http://localhost:2379, a client beside another member keeps the endpoint by which it reaches the first.
+// http://localhost:2379, a client beside another member keeps the endpoint by which it reaches the first, unless
+// it has http://localhost:2379 itself.
 //
 // A client that has TLS configured, or an endpoint that uses TLS, does not connect to
 // advertised http URLs, except those that are also in Config.Endpoints or SetEndpoints.

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"context"
-	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -45,9 +44,6 @@ func (c *client) openStream(ctx context.Context, a *attempt, method string, p pr
 	return &stream{ClientStream: cs, method: method, attempt: a, tokens: c.tokens}, nil
 }
 
-// tokenReasons are those of a watch that the server refuses because of its token, or, before etcd 3.5.6, may.
-var tokenReasons = []string{rpctypes.ErrGRPCInvalidAuthToken.Error(), rpctypes.ErrGRPCPermissionDenied.Error()}
-
 // stream reports its messages to the balancer, and invalidates a token that the server refuses,
 // so that the next stream gets a new one.
 type stream struct {
@@ -61,9 +57,13 @@ func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil {
 		s.attempt.Heard()
-		resp, _ := m.(*pb.WatchResponse)
-		if s.attempt.marks.Load()&markOwn != 0 && slices.Contains(tokenReasons, resp.GetCancelReason()) {
-			s.tokens.invalidate(nil, rpctypes.ErrGRPCInvalidAuthToken)
+		if resp, _ := m.(*pb.WatchResponse); s.attempt.marks.Load()&markOwn != 0 {
+			switch resp.GetCancelReason() {
+			case rpctypes.ErrGRPCInvalidAuthToken.Error():
+				s.tokens.invalidate(s.attempt, rpctypes.ErrGRPCInvalidAuthToken)
+			case rpctypes.ErrGRPCPermissionDenied.Error(): // before etcd 3.5.6 it may be because of the token
+				s.tokens.invalidate(nil, rpctypes.ErrGRPCInvalidAuthToken)
+			}
 		}
 		return nil
 	}

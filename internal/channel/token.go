@@ -79,8 +79,9 @@ type tokenSource struct {
 	// name returns the name of an endpoint.
 	secured func() bool
 	name    func(*balancer.Endpoint) string
-	// obtained is called when a new token is there.
+	// obtained is called when there is a token after a failure to get one.
 	obtained func()
+	failed   bool // the latest request for a token
 
 	option  grpc.CallOption       // attaches the current token
 	current atomic.Pointer[token] // nil when there is none, or it was refused
@@ -342,13 +343,17 @@ func (s *tokenSource) startLocked(login Login) *tokenFetch {
 
 // takeLocked handles the result of a fetch.
 func (s *tokenSource) takeLocked(login Login, value string, err error) {
+	recovered := s.failed && err == nil
+	s.failed = err != nil
 	switch {
 	case err == nil:
 		t := newToken(value, login)
 		t.fetched = time.Now()
 		s.current.Store(t)
 		s.wrong = wrongLogin{}
-		s.obtained()
+		if recovered {
+			s.obtained()
+		}
 	case login.FromSource || (retry.Policy{}).Retryable(retry.CodeOf(err)): // the call itself was repeated
 	case isWrongLogin(err):
 		s.wrong = s.wrong.again(login, err, maxWrongLoginBackoff)

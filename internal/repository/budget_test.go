@@ -32,7 +32,7 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {175, 165},
 	"examples":    {495, 0},
 	"health":      {780, 1530},
-	"internal":    {4445, 6160},
+	"internal":    {4450, 6160},
 	"keepalive":   {485, 1040},
 	"lab":         {10475, 15245},
 	"observe":     {2385, 2385},
