@@ -158,8 +158,8 @@ func (c *call) answered(now time.Time, took time.Duration, err error) (classifie
 	ep, a, start := c.conn.ep, c.attempt, c.start.Time()
 	p := ep.policy
 	c.conn.heardAt(now)
-	if err == nil || !p.options().Fault(err) {
-		c.conn.noteUseful()
+	if !c.conn.useful.Load() && (err == nil || !p.options().Fault(err)) {
+		c.conn.useful.Store(true)
 	}
 	if err != nil {
 		if classify := p.options().Classify; classify != nil {

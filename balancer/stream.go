@@ -72,7 +72,9 @@ func (a *Attempt) Heard() {
 	}
 	now, ep := time.Now(), s.conn.ep
 	s.pace.Observe(now)
-	s.conn.noteUseful()
+	if !s.conn.useful.Load() {
+		s.conn.useful.Store(true)
+	}
 	s.conn.heardAt(now)
 	if ep.State() != health.Serving {
 		ep.policy.prober.readmitUnprobed(ep, now, "a stream goes on")

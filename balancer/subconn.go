@@ -80,13 +80,6 @@ func (s *subConn) heardAt(now time.Time) {
 	}
 }
 
-// noteUseful records that the connection has served.
-func (s *subConn) noteUseful() {
-	if !s.useful.Load() {
-		s.useful.Store(true)
-	}
-}
-
 // noteProbe records a probe.
 func (s *subConn) noteProbe(kind probeKind, now time.Time) {
 	if s.unanswered(&s.probeSent, now) == 0 {
@@ -260,7 +253,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 			if s.foundDead {
 				lasts = silentSoon
 			}
-			if s.brief++; time.Since(s.attempted) >= lasts || s.useful.Swap(false) && !s.foundDead {
+			if s.brief++; time.Since(s.attempted) >= lasts {
 				s.brief = 0
 			}
 		}
@@ -286,7 +279,7 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 		s.ep.healthEntry().AddConnections(1)
 	}
 	s.withheld.Store(s.class == Calls)
-	if s.useful.Swap(false) { // since the server has announced that it closes the connection before
+	if s.useful.Swap(false) && !s.foundDead { // answers may come after the server has announced that it closes a connection
 		s.brief = 0
 	}
 	s.unhealthy, s.foundDead = nil, false
