@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
 	"balancer":    {5390, 6575},
-	"clientv3":    {22355, 29200},
+	"clientv3":    {22355, 29205},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},
