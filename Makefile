@@ -137,7 +137,7 @@ kube-servers: kube-apiserver-over-shim ## that kube-apiserver on kine and on etc
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER)-over-shim go test -count=1 -v -timeout 40m -run '^TestKube' ./lab/servers -args -load=2m
 
 kube-faults: kube-apiserver kube-apiserver-over-shim ## a real kube-apiserver over the official client and over Quorate, while its etcd is in trouble; eight minutes
-	go run ./lab/kube/faults -official $(KUBE_APISERVER) -quorate $(KUBE_APISERVER)-over-shim -hold 12s -starts 3 > .cache/kube-faults.json && mv .cache/kube-faults.json docs/kube-faults.json && go test ./lab/kube/faults -run TestPictureIsOfTheRecord -update
+	mkdir -p .cache && go run ./lab/kube/faults -official $(KUBE_APISERVER) -quorate $(KUBE_APISERVER)-over-shim -hold 12s -starts 3 > .cache/kube-faults.json && mv .cache/kube-faults.json docs/kube-faults.json && go test ./lab/kube/faults -run TestPictureIsOfTheRecord -update
 
 kube-test: kube-apiserver ## the Kubernetes resolver on a real API server, stopped for 100 s, and beside kuberesolver; four minutes
 	QUORATE_KUBE_APISERVER=$(KUBE_APISERVER) go test -race -count=1 -v ./lab/kube/...
