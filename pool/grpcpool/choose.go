@@ -227,8 +227,13 @@ func (g *group) shrink() {
 }
 
 // connsLocked returns the connections that drain, or those that do not.
-func (g *group) connsLocked(draining bool) []*conn {
-	return slices.DeleteFunc(slices.Clone(g.conns), func(c *conn) bool { return c.draining != draining })
+func (g *group) connsLocked(draining bool) (conns []*conn) {
+	for _, c := range g.conns {
+		if c.draining == draining {
+			conns = append(conns, c)
+		}
+	}
+	return conns
 }
 
 // compareCosts puts connections in the order in which they are to drain: those that are not connected first, then those
