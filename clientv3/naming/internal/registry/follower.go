@@ -379,7 +379,11 @@ func (s *syncState) check() {
 	case view == serving && s.watching:
 		s.syncedLocked()
 	}
-	if s.since.IsZero() || now.Sub(s.since) < s.tolerance {
+	limit := s.tolerance
+	if view == unclear && s.cause == nil {
+		limit = max(limit, suspicionLimit) // a first connection over a slow network takes that long
+	}
+	if s.since.IsZero() || now.Sub(s.since) < limit {
 		return
 	}
 	if view == out {

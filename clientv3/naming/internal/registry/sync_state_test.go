@@ -182,9 +182,9 @@ func TestEndpointsAreCheckedWhileStale(t *testing.T) {
 			defer cancel()
 			s.checkUntilDone(ctx)
 		}
-		check(DefaultTolerance / 2)
-		require.Empty(t, s.take())
-		check(DefaultTolerance)
+		check(suspicionLimit - checkInterval)
+		require.Empty(t, s.take(), "it may still connect")
+		check(2 * checkInterval)
 		require.Equal(t, []string{errUnanswered.Error()}, s.take())
 	})
 }
