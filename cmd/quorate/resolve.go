@@ -227,7 +227,7 @@ func (s *display) updated(e resolve.Event) {
 		}
 	}
 	if s.probes != nil && e.Error == "" {
-		s.probes.Ask(e.Published)
+		s.probes.Set(e.Published)
 	}
 }
 

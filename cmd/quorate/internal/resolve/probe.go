@@ -30,7 +30,7 @@ const (
 	missesToVerdict = 2
 )
 
-// Probes keeps asking endpoints how they are.
+// Probes probes endpoints again and again.
 type Probes struct {
 	prober  health.Prober
 	creds   credentials.TransportCredentials
@@ -40,13 +40,13 @@ type Probes struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	asked   map[string]context.CancelFunc // by name
+	ends    map[string]context.CancelFunc // by the name of the endpoint
 }
 
-// NewProbes returns Probes of no endpoint. They call changed with what they learn, until
+// NewProbes returns Probes of no endpoint. They call changed with each change of an endpoint's state, until
 // Close, from a goroutine for each endpoint.
 func NewProbes(prober health.Prober, creds credentials.TransportCredentials, every time.Duration, changed func(health.Change)) *Probes {
-	p := &Probes{prober: prober, creds: creds, every: every, changed: changed, asked: map[string]context.CancelFunc{}}
+	p := &Probes{prober: prober, creds: creds, every: every, changed: changed, ends: map[string]context.CancelFunc{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -57,38 +57,38 @@ func (p *Probes) Close() {
 	p.running.Wait()
 }
 
-// Ask has these endpoints asked from now on, and no others. It is called by one goroutine.
-func (p *Probes) Ask(eps []resolver.Endpoint) {
+// Set has these endpoints probed from now on, and no others. It must not be called concurrently.
+func (p *Probes) Set(eps []resolver.Endpoint) {
 	wanted := map[string]bool{}
 	for _, ep := range eps {
 		id := name(ep)
 		wanted[id] = true
-		if p.asked[id] != nil {
+		if p.ends[id] != nil {
 			continue
 		}
 		ctx, cancel := context.WithCancel(p.ctx)
-		p.asked[id] = cancel
-		p.running.Go(func() { p.watch(ctx, id, ep) })
+		p.ends[id] = cancel
+		p.running.Go(func() { p.probe(ctx, id, ep) })
 	}
-	for id, cancel := range p.asked {
+	for id, cancel := range p.ends {
 		if !wanted[id] {
 			cancel()
-			delete(p.asked, id)
+			delete(p.ends, id)
 		}
 	}
 }
 
-// watch asks an endpoint until ctx ends.
-func (p *Probes) watch(ctx context.Context, id string, ep resolver.Endpoint) {
-	a := &endpointProber{name: id, prober: p.prober, changed: p.changed}
+// probe probes an endpoint until ctx ends.
+func (p *Probes) probe(ctx context.Context, id string, ep resolver.Endpoint) {
+	e := &probed{Probes: p, name: id}
 	var err error
-	if a.conn, err = p.connect(ep); err != nil {
-		a.note(health.Evidence{Kind: health.ConnectFailed, Err: err})
+	if e.conn, err = p.connect(ep); err != nil {
+		e.note(health.Evidence{Kind: health.ConnectFailed, Err: err})
 		return
 	}
-	defer func() { _ = a.conn.Close() }()
+	defer func() { _ = e.conn.Close() }()
 	for ctx.Err() == nil {
-		a.ask(ctx)
+		e.once(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(p.every):
@@ -96,7 +96,7 @@ func (p *Probes) watch(ctx context.Context, id string, ep resolver.Endpoint) {
 	}
 }
 
-// connect returns a channel to one endpoint, which is dialed again as often as it is asked.
+// connect returns a channel to one endpoint, which dials it again after the pause between two probes.
 // The server's name is the endpoint's first address, unless the resolver gave one.
 func (p *Probes) connect(ep resolver.Endpoint) (*grpc.ClientConn, error) {
 	target := manual.NewBuilderWithScheme("endpoint")
@@ -108,59 +108,61 @@ func (p *Probes) connect(ep resolver.Endpoint) (*grpc.ClientConn, error) {
 		}))
 }
 
-// endpointProber probes one endpoint.
-type endpointProber struct {
-	name    string
-	prober  health.Prober
-	conn    *grpc.ClientConn
-	changed func(health.Change)
-	record  health.Record
-	misses  int // probes in a row that showed neither service nor why there is none
+// probed is an endpoint that is probed.
+type probed struct {
+	*Probes
+	name   string
+	conn   *grpc.ClientConn
+	record health.Record
+	misses int // probes in a row that showed neither service nor why there is none
 }
 
 // note records evidence, and reports a change of the state.
-func (a *endpointProber) note(ev health.Evidence) {
+func (e *probed) note(ev health.Evidence) {
 	ev.At = time.Now()
-	from := a.record.State
-	a.record = a.record.Next(ev)
-	if a.record.State != from {
-		a.changed(health.Change{Endpoint: a.name, From: from, To: a.record.State, Evidence: ev})
+	from := e.record.State
+	e.record = e.record.Next(ev)
+	if e.record.State != from {
+		e.changed(health.Change{Endpoint: e.name, From: from, To: e.record.State, Evidence: ev})
 	}
 }
 
-// ask probes once, and records the evidence or its absence.
-func (a *endpointProber) ask(ctx context.Context) {
+// once probes the endpoint once, and records the evidence or its absence.
+func (e *probed) once(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	answered := false
-	a.prober.Probe(limited, a.conn, func(r health.Report) {
+	e.prober.Probe(limited, e.conn, func(r health.Report) {
 		answered = true
 		if r.Kind == health.Answered {
-			a.missed(health.Evidence{Kind: health.Stalled, Err: r.Err, Detail: "alive, and does not show that it serves"})
+			e.missed(health.Evidence{Kind: health.Stalled, Err: r.Err, Detail: "alive, and does not show that it serves"})
 			return
 		}
-		a.misses = 0
-		a.note(health.Evidence{Kind: r.Kind, Err: r.Err, Detail: r.Detail})
+		e.misses = 0
+		e.note(health.Evidence{Kind: r.Kind, Err: r.Err, Detail: r.Detail})
 	})
 	switch {
 	case ctx.Err() != nil || answered:
-	case a.conn.GetState() == connectivity.TransientFailure:
-		a.misses = 0
-		if _, err := healthpb.NewHealthClient(a.conn).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil { // it is not sent
-			a.note(health.Evidence{Kind: health.ConnectFailed, Err: errors.New(status.Convert(err).Message())})
+	case e.conn.GetState() == connectivity.TransientFailure:
+		e.misses = 0
+		// gRPC fails this call with the error of the connection, unless that is back meanwhile.
+		bounded, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		if _, err := healthpb.NewHealthClient(e.conn).Check(bounded, &healthpb.HealthCheckRequest{}); err != nil {
+			e.note(health.Evidence{Kind: health.ConnectFailed, Err: errors.New(status.Convert(err).Message())})
 		}
 	default:
-		a.missed(health.Evidence{Kind: health.Unresponsive, Detail: fmt.Sprintf("no answer for %v", probeTimeout)})
+		e.missed(health.Evidence{Kind: health.Unresponsive, Detail: fmt.Sprintf("no answer for %v", probeTimeout)})
 	}
 }
 
 // missed notes that a probe showed no service: a suspicion at first, and then the verdict.
-func (a *endpointProber) missed(verdict health.Evidence) {
-	a.misses++
-	if a.misses < missesToVerdict {
+func (e *probed) missed(verdict health.Evidence) {
+	e.misses++
+	if e.misses < missesToVerdict {
 		verdict.Kind = health.Suspicious
 	}
-	a.note(verdict)
+	e.note(verdict)
 }
 
 // Member is a [health.Prober] of etcd members: it asks for service, and for a sign of life in

@@ -78,7 +78,7 @@ func TestTwoProbesInARowWithoutServiceAreAVerdict(t *testing.T) {
 				assert.Equal(t, time.Now(), c.Evidence.At)
 				changes = append(changes, fmt.Sprintf("%v (%v)", c.To, c.Evidence))
 			})
-			p.Ask([]resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}})
+			p.Set([]resolver.Endpoint{{Addresses: []resolver.Address{{Addr: "10.0.0.1:80"}}}})
 			<-s.ended
 			p.Close()
 			assert.Equal(t, tt.want, changes)
