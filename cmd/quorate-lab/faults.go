@@ -91,11 +91,11 @@ own run.
 Faults, in the order of a full run:
 `)
 	for _, f := range fault.Default() {
-		fmt.Fprintf(&b, "  %-16s %s\n", f.Name, f.Summary)
+		fmt.Fprintf(&b, "  %-17s %s\n", f.Name, f.Summary)
 	}
 	b.WriteString("\nFaults that happen only when they are named:\n")
 	for _, f := range fault.All()[len(fault.Default()):] {
-		fmt.Fprintf(&b, "  %-16s %s\n", f.Name, f.Summary)
+		fmt.Fprintf(&b, "  %-17s %s\n", f.Name, f.Summary)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -30,7 +30,7 @@ examined at the URLs that they advertise to clients; what is wrong with them is 
 warning, or with --cluster an error as for endpoints.
 
 It sends each member some ten requests, 18 at most, and changes nothing. What an election
-explains, too, is looked at a second time, 2 s later.
+could cause is examined again 2 s later.
 
 A finding has a severity: an "error" fails calls, a "warning" does soon or at times, and
 a "note" is only worth knowing. With --json a finding also has a stable "code".

@@ -90,10 +90,10 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	}
 	var page *os.File
 	if f.html != "" {
-		if page, err = os.OpenFile(f.html, os.O_CREATE|os.O_WRONLY, 0o666); err != nil { // a page stays until there is another one
+		if page, err = os.OpenFile(f.html, os.O_CREATE|os.O_WRONLY, 0o666); err != nil { // an older page stays until there is a new one
 			return cli.Usage(cmd, fmt.Errorf("--html: %w", err))
 		}
-		defer func() { _ = page.Close() }() // again, where it was closed
+		defer func() { _ = page.Close() }() // the second time, if it was closed below
 	}
 	cfg.Logger = zap.NewNop() // errors are returned
 	client, err := connect(cfg)

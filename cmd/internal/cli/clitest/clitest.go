@@ -18,7 +18,7 @@ import (
 func Exec(ctx context.Context, cmd *cobra.Command, args ...string) (status int, stdout, stderr string) {
 	var out, errOut bytes.Buffer
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{}, args...)) // given nil, it takes those of the test
+	cmd.SetArgs(append([]string{}, args...)) // not nil: cobra then takes those of the process
 	cmd.SetOut(&out)
 	cmd.SetErr(&errOut)
 	status = cli.Execute(ctx, cmd)

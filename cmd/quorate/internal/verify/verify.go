@@ -131,7 +131,7 @@ func (r *run) remove(ctx context.Context) error {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	if _, err := r.cfg.Client.Revoke(ctx, r.lease); err != nil {
-		return fmt.Errorf("the keys below %s are removed when their lease %x expires, within %v; to revoke it failed: %w",
+		return fmt.Errorf("the keys below %s are removed when their lease %x expires, within %v; revoking it failed: %w",
 			r.prefix, int64(r.lease), r.cfg.Duration+leaseMargin, err)
 	}
 	return nil
