@@ -91,6 +91,37 @@ func asUser(ctx context.Context, alice *clientv3.Client, log *transcript.Log) {
 	log.Step("alice: raw denied range")(raw.Range(ctx, &pb.RangeRequest{Key: []byte("b/1")}))
 }
 
+// watchesAsUser watches keys that a user may read and keys that it may not. A refused watch does not affect others.
+func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
+	watching(ctx, alice, log, "alice: watch", "a/", []clientv3.OpOption{clientv3.WithPrefix()}, func(allowed clientv3.WatchChan) {
+		putAll(ctx, alice, "watched", "a/1")
+		receive(log, "alice: watch", allowed)
+		watchesEnd(ctx, alice, log, "a/1", allowed, []request{
+			{"alice: denied watch of a key", "b/1", nil},
+			{"alice: denied watch of a created", "b/1", []clientv3.OpOption{clientv3.WithCreatedNotify()}},
+		})
+	})
+	refused := anonymous.Watch(ctx, "a/1")
+	receive(log, "anonymous: watch", refused)
+	receive(log, "anonymous: watch: end", refused)
+}
+
+// keepAlivesAsUser keeps a lease alive as the user whose key it has, and without a user.
+func keepAlivesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
+	id := ok(alice.Grant(ctx, 3600)).ID
+	ok(alice.Put(ctx, "a/lease", "1", clientv3.WithLease(id)))
+	for i, c := range []*clientv3.Client{alice, anonymous} {
+		name := []string{"alice", "anonymous"}[i]
+		log.Step(name + ": keep alive once")(c.KeepAliveOnce(ctx, id))
+		ctx, cancel := context.WithCancel(ctx)
+		responses := ok(c.KeepAlive(ctx, id))
+		renewed(log, name+": keep alive", responses)
+		cancel()
+		ended(log, name+": keep alive: end", responses)
+	}
+	log.Step("alice: revoke")(alice.Revoke(ctx, id))
+}
+
 // changes alters permissions while a client holds a token: its next call still works.
 func changes(ctx context.Context, at Site, log *transcript.Log, root, alice *clientv3.Client) {
 	log.Step("root: grant permission")(root.RoleGrantPermission(ctx, "reader", "b/1", "", read))
@@ -113,36 +144,4 @@ func changes(ctx context.Context, at Site, log *transcript.Log, root, alice *cli
 	defer end(wrongToken, log)
 	withDeadline(ctx, 20*time.Second, func(ctx context.Context) { log.Step("wrong token: get")(wrongToken.Get(ctx, "a/1")) })
 	withDeadline(ctx, 20*time.Second, func(ctx context.Context) { log.Step("wrong token: put")(wrongToken.Put(ctx, "a/1", "1")) })
-}
-
-// watchesAsUser watches keys that a user may read and keys that it may not. A refused watch does not
-// affect others.
-func watchesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
-	watching(ctx, alice, log, "alice: watch", "a/", []clientv3.OpOption{clientv3.WithPrefix()}, func(allowed clientv3.WatchChan) {
-		putAll(ctx, alice, "watched", "a/1")
-		receive(log, "alice: watch", allowed)
-		watchesEnd(ctx, alice, log, "a/1", allowed, []request{
-			{"alice: denied watch of a key", "b/1", nil},
-			{"alice: denied watch of a created", "b/1", []clientv3.OpOption{clientv3.WithCreatedNotify()}},
-		})
-	})
-	unknown := anonymous.Watch(ctx, "a/1")
-	receive(log, "anonymous: watch", unknown)
-	receive(log, "anonymous: watch: end", unknown)
-}
-
-// keepAlivesAsUser keeps a lease alive as the user whose key it has, and without a user.
-func keepAlivesAsUser(ctx context.Context, anonymous, alice *clientv3.Client, log *transcript.Log) {
-	id := ok(alice.Grant(ctx, 3600)).ID
-	ok(alice.Put(ctx, "a/lease", "1", clientv3.WithLease(id)))
-	for i, c := range []*clientv3.Client{alice, anonymous} {
-		name := []string{"alice", "anonymous"}[i]
-		log.Step(name + ": keep alive once")(c.KeepAliveOnce(ctx, id))
-		ctx, cancel := context.WithCancel(ctx)
-		responses := ok(c.KeepAlive(ctx, id))
-		renewed(log, name+": keep alive", responses)
-		cancel()
-		ended(log, name+": keep alive: end", responses)
-	}
-	log.Step("alice: revoke")(alice.Revoke(ctx, id))
 }

@@ -30,7 +30,7 @@ func across(use func(ctx context.Context, c *clientv3.Client, happen func()), ha
 	}
 }
 
-// asAlice does so with authentication, as alice.
+// asAlice does the same as the user alice, with authentication.
 func asAlice(use func(ctx context.Context, c *clientv3.Client, happen func()), happen func(context.Context, Site)) runner {
 	return func(ctx context.Context, s Site, _ *transcript.Log) {
 		enable(ctx, s)
@@ -38,7 +38,7 @@ func asAlice(use func(ctx context.Context, c *clientv3.Client, happen func()), h
 	}
 }
 
-// expired is the age at which a token of a server of setup Tokens is no longer valid.
+// expired is longer than a server of setup Tokens accepts a token.
 const expired = 3500 * time.Millisecond
 
 // The events.
@@ -51,7 +51,7 @@ func expireAndBreak(ctx context.Context, s Site) {
 	s.do(ctx, site.Cut, site.Heal)
 }
 
-// calls makes calls. Nothing is sent between an event and the first call after it.
+// calls puts and gets a key. Nothing is sent between an event and the first call after it.
 func calls(ctx context.Context, c *clientv3.Client, happen func()) {
 	for range 2 {
 		ok(c.Put(ctx, "/alice/calls", "1"))
@@ -68,16 +68,12 @@ func watched(ctx context.Context, c *clientv3.Client, happen func()) {
 	watch, quiet := created(ctx, c, "/alice/watched/", clientv3.WithPrefix()), created(ctx, c, "/alice/watched/", clientv3.WithPrefix())
 	for i := range times {
 		happen()
-		isSeen(ctx, c, fmt.Sprintf("/alice/watched/%d", i), watch)
+		key := fmt.Sprintf("/alice/watched/%d", i)
+		untilRead(ctx, c, key)
+		create(ctx, c, key, "1")
+		events(watch, 1)
 	}
 	events(quiet, times)
-}
-
-// isSeen waits for the server, creates a watched key, and waits for its event.
-func isSeen(ctx context.Context, c *clientv3.Client, key string, watch clientv3.WatchChan) {
-	untilRead(ctx, c, key)
-	create(ctx, c, key, "1")
-	events(watch, 1)
 }
 
 // opened opens a watch after each event.
@@ -113,16 +109,16 @@ func locked(ctx context.Context, c *clientv3.Client, happen func()) {
 	holder := concurrency.NewMutex(session(c), "/alice/locked/")
 	waiter := concurrency.NewMutex(session(c), "/alice/locked/")
 	must(holder.Lock(ctx))
-	locked := make(chan error, 1)
-	go func() { locked <- waiter.Lock(ctx) }()
+	waited := make(chan error, 1)
+	go func() { waited <- waiter.Lock(ctx) }()
 	happen()
 	select {
-	case err := <-locked:
+	case err := <-waited:
 		fail("two have the lock: %v", err)
 	default:
 	}
 	until(ctx, holder.Unlock)
-	must(<-locked)
+	must(<-waited)
 	until(ctx, waiter.Unlock)
 }
 
@@ -144,7 +140,7 @@ func until(ctx context.Context, call func(context.Context) error) {
 	}
 }
 
-// untilRead repeats a get until it succeeds.
+// untilRead repeats a get until the server answers.
 func untilRead(ctx context.Context, c *clientv3.Client, key string) {
 	until(ctx, func(ctx context.Context) error {
 		_, err := c.Get(ctx, key)
@@ -160,7 +156,7 @@ func enable(ctx context.Context, s Site) {
 		ok(c.RoleAdd(ctx, user))
 		ok(c.UserGrantRole(ctx, user, user))
 	}
-	ok(c.RoleGrantPermission(ctx, "alice", "/alice/", clientv3.GetPrefixRangeEnd("/alice/"), clientv3.PermissionType(clientv3.PermReadWrite)))
+	ok(c.RoleGrantPermission(ctx, "alice", "/alice/", clientv3.GetPrefixRangeEnd("/alice/"), readWrite))
 	ok(c.AuthEnable(ctx))
 	must(c.Close())
 }
@@ -283,12 +279,12 @@ func restored(ctx context.Context, s Site, _ *transcript.Log) {
 	}
 }
 
-// syncProxied uses a proxy in front of a server whose advertised URL cannot be reached.
+// syncProxied uses a proxy in front of a server whose advertised URL cannot be reached. The process ends without closing it.
 func syncProxied(ctx context.Context, s Site, _ *transcript.Log) {
 	proxy := ok(link.Listen(strings.TrimPrefix(s.Direct, "http://")))
-	direct := s
-	direct.Endpoints = []string{"http://" + proxy.Addr()}
-	c := direct.client()
+	proxied := s
+	proxied.Endpoints = []string{"http://" + proxy.Addr()}
+	c := proxied.client()
 	create(ctx, c, "/sync/a", "1")
 	s.do(ctx, site.Cut)
 	withDeadline(ctx, 5*time.Second, func(ctx context.Context) { _ = c.Sync(ctx) }) // whatever it returns, the client keeps working
@@ -349,8 +345,8 @@ func kubernetes(ctx context.Context, s Site, _ *transcript.Log) {
 	}
 }
 
-// write brings an object to a value, "" for none, by a transaction on its revision. After an error it reads the object to learn
-// what happened.
+// write gives an object a value, or deletes it for "", by a transaction on its revision. After an error it reads the object to
+// learn what happened.
 func write(ctx context.Context, c *clientv3.Client, key, value string) {
 	until(ctx, func(ctx context.Context) error {
 		got, err := c.Get(ctx, key)

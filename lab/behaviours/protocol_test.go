@@ -29,7 +29,7 @@ import (
 // The files protocol_* compare servers without a client library: their programs call every method that the fake has, as every kind of
 // user. Some draw their calls at random from a seed, so that
 //
-//	go test ./behaviours -run TestRandomCalls -seed 42
+//	go test ./lab/behaviours -run TestRandomCalls -seed 42
 //
 // repeats one run exactly. Each program runs once on a fake member and once on the etcd that the lab carries, both empty at the
 // start, and the transcripts must be equal. They stay away from
