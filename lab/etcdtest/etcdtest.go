@@ -66,7 +66,7 @@ type Cluster struct {
 // test. The test fails at once if the cluster does not start within a minute.
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
-	members, err := lab.Start(t.Context(), lab.Config{
+	cluster, err := lab.Start(t.Context(), lab.Config{
 		Members: cmp.Or(cfg.Members, 1), TLS: cfg.TLS, Dir: t.TempDir(),
 		Args: []string{"--bcrypt-cost=4"}, // the lowest: a busy machine takes seconds for a password with etcd's
 	})
@@ -74,13 +74,13 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := members.Close(); err != nil {
+		if err := cluster.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	c := &Cluster{Lab: members, t: t}
+	c := &Cluster{Lab: cluster, t: t}
 	c.Clients, err = etcdtest.NewClients(clientv3.Config{
-		Endpoints: members.Endpoints(), TLS: members.ClientTLS(),
+		Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS(),
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.lose)},
 	}, cfg.Users, cfg.Client)
 	if err != nil {
@@ -88,13 +88,13 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	}
 	t.Cleanup(func() { _ = c.Client.Close() })
 	admin := c.ClientConfig(clientv3.Config{})
-	members.SetCredentials(admin.Username, admin.Password)
+	cluster.SetCredentials(admin.Username, admin.Password)
 	return c
 }
 
 // Freeze stops the process of a member, counted from 0 (SIGSTOP): its connections stay open and nothing is
-// answered, as with a host that hangs. end makes it go on. The others elect a leader if it was the leader, and
-// if they are a majority.
+// answered, as with a host that hangs. end makes it go on. If it was the leader, the others elect one, provided
+// they are a majority.
 func (c *Cluster) Freeze(member int) (end func()) {
 	c.t.Helper()
 	m := c.Lab.Members()[member]
@@ -119,7 +119,7 @@ func (c *Cluster) Compact() {
 	for status.Code(err) == codes.Unavailable && pause.For(ctx, 20*time.Millisecond) == nil { // an election drops what is under way
 		err = c.compact(ctx)
 	}
-	if !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) { // that is done already
+	if !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) { // it was done already
 		c.check(err)
 	}
 }

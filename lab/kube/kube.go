@@ -9,8 +9,8 @@
 //
 // The API server is an executable, which `make kube-apiserver` builds, and which
 // [BinaryEnv] or [Config].Binary names. The etcd is the one built into package lab,
-// unless [Config].Etcd names another, so that a program, or the TestMain of a
-// package, calls [lab.Main] before anything else.
+// unless [Config].Etcd names another: a program, or the TestMain of a package, calls
+// [lab.Main] before anything else.
 //
 //	func TestMain(m *testing.M) {
 //		lab.Main()
@@ -122,8 +122,8 @@ func (c *ControlPlane) Close() error {
 // control plane: do not close it.
 func (c *ControlPlane) Etcd() *lab.Cluster { return c.etcd }
 
-// Server returns the API server, to be killed, frozen and restarted, as the member of a cluster of its own. It is ready when
-// its Restart returns. It belongs to the control plane.
+// Server returns the API server, as the member of a cluster of its own, to be killed, frozen and restarted. It is ready when
+// Restart returns. It belongs to the control plane.
 func (c *ControlPlane) Server() *lab.Member { return c.server.Members()[0] }
 
 // URL returns the URL of the API server, which stays the same when it restarts.
@@ -206,8 +206,8 @@ func (c *ControlPlane) configFor(token, address string) *rest.Config {
 	}
 }
 
-// Direct returns the configuration of the administrator past the link, and a client whose connections end with their requests.
-// Those of the transport that client-go shares among all clients of a server cannot be closed. An error ends it, see package fatal.
+// Direct returns the configuration of the administrator past the link, and a client whose connections end with their
+// requests: those that client-go shares among all clients of a server cannot be closed. An error ends it, see package fatal.
 func (c *ControlPlane) Direct() (*rest.Config, *http.Client) {
 	return c.direct(strings.TrimPrefix(c.Server().DirectEndpoint(), "http://"))
 }
@@ -223,7 +223,7 @@ func (c *ControlPlane) direct(address string) (*rest.Config, *http.Client) {
 // checkReady asks the API server at an address whether it is ready.
 func (c *ControlPlane) checkReady(ctx context.Context, address string) error {
 	return fatal.Catch(func() {
-		asking := fatal.OK(core.NewForConfigAndClient(c.direct(address)))
-		fatal.If(asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error())
+		client := fatal.OK(core.NewForConfigAndClient(c.direct(address)))
+		fatal.If(client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error())
 	})
 }

@@ -35,10 +35,10 @@ type Link struct {
 	forward  *path
 	reverse  *path
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-	closed func() error
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	work      sync.WaitGroup
+	closeOnce func() error
 
 	mu     sync.Mutex
 	target string
@@ -52,7 +52,7 @@ type Link struct {
 func New(target string) *Link {
 	l := &Link{forward: newPath(), reverse: newPath(), target: target, conns: make(map[*Conn]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.closed = sync.OnceValue(l.close)
+	l.closeOnce = sync.OnceValue(l.close)
 	return l
 }
 
@@ -115,13 +115,13 @@ func (l *Link) Break() {
 	}
 }
 
-// Blackhole accepts and withholds the bytes of the directions of d from now on. See
+// Blackhole makes each direction of d accept bytes and deliver none from now on. See
 // Condition.Blackholed.
 func (l *Link) Blackhole(d Direction) {
 	l.update(d, func(c *Condition) { c.Blackholed = true })
 }
 
-// Delay adds latency to every byte of the directions of d, and keeps their other
+// Delay adds latency to every byte of each direction of d, and keeps its other
 // settings. Zero ends it.
 func (l *Link) Delay(d Direction, latency time.Duration) {
 	l.update(d, func(c *Condition) { c.Delay = latency })
@@ -133,7 +133,7 @@ func (l *Link) Lose(d Direction, share float64) {
 	l.update(d, func(c *Condition) { c.Loss = share })
 }
 
-// Heal ends a cut and the conditions of both directions. What a blackhole withheld is delivered
+// Heal ends a cut and the conditions of both directions. What a blackhole kept is delivered
 // now, and connections that were forgotten are reset.
 func (l *Link) Heal() {
 	l.mu.Lock()
@@ -173,7 +173,7 @@ func (l *Link) Stats() Stats {
 // Close frees the port, resets every connection and returns when all goroutines of
 // the link have ended. A second Close returns the same result: the error of
 // closing the listener, if any.
-func (l *Link) Close() error { return l.closed() }
+func (l *Link) Close() error { return l.closeOnce() }
 
 func (l *Link) close() (err error) {
 	l.mu.Lock()
@@ -196,7 +196,7 @@ func (l *Link) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			_ = pause.For(l.ctx, acceptRetry) // a closed link has no listener
+			_ = pause.For(l.ctx, acceptRetry) // the listener is closed with the link
 		}
 	}
 }
@@ -229,8 +229,6 @@ func (l *Link) serve(c *Conn) {
 	}
 }
 
-var errNoTarget = errors.New("link: nothing listens at the target")
-
 // dial connects to the target once a handshake could pass, that is with neither
 // direction blackholed.
 func (l *Link) dial(ctx context.Context) (net.Conn, error) {
@@ -239,7 +237,7 @@ func (l *Link) dial(ctx context.Context) (net.Conn, error) {
 	}
 	address := l.Target()
 	if address == "" {
-		return nil, errNoTarget
+		return nil, errors.New("link: nothing listens at the target")
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }

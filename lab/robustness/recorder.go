@@ -21,13 +21,13 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// reopenPause is the pause before a stream to a member that ended is opened again.
-const reopenPause = 50 * time.Millisecond
+// retryPause is the pause before a member is asked again, or a stream that ended is opened again.
+const retryPause = 50 * time.Millisecond
 
 // catchUpPoll is the time between two looks at how far the recorder has come.
 const catchUpPoll = 10 * time.Millisecond
 
-// everything is the key and the range end of all keys.
+// everything is the key and the range end that stand for all keys.
 var everything = []byte{0}
 
 // Recorder records the history of a cluster's store, revision by revision. It watches all
@@ -49,7 +49,7 @@ type Recorder struct {
 	err       error
 }
 
-// recorded is a revision, which has events, and when a member delivered it first.
+// recorded is what a revision changed, and when a member delivered it first.
 type recorded struct {
 	at     time.Duration
 	events []history.Event
@@ -122,7 +122,7 @@ func (r *Recorder) current(ctx context.Context) (int64, error) {
 		if err == nil {
 			return response.GetHeader().GetRevision(), nil
 		}
-		if status.Code(err) != codes.Unavailable || pause.For(ctx, reopenPause) != nil {
+		if status.Code(err) != codes.Unavailable || pause.For(ctx, retryPause) != nil {
 			return 0, fmt.Errorf("ask %s for its revision: %w", members[0].Name(), err)
 		}
 	}
@@ -138,7 +138,7 @@ func (r *Recorder) follow(ctx context.Context, m *lab.Member) {
 			r.err = errors.Join(r.err, fmt.Errorf("%s: %w", m.Name(), err))
 			return
 		}
-		_ = pause.For(ctx, reopenPause)
+		_ = pause.For(ctx, retryPause)
 	}
 }
 
@@ -193,6 +193,6 @@ func (r *Recorder) addLocked(revision int64, came []history.Event) {
 	}
 	known := r.revisions[revision-2].events
 	if !slices.EqualFunc(known, came, func(a, b history.Event) bool { return a.Type == b.Type && a.KeyValue == b.KeyValue }) {
-		fatal.If(disagreement{fmt.Errorf("it tells of revision %d as %v, another member as %v", revision, came, known)})
+		fatal.If(disagreement{fmt.Errorf("it delivered revision %d as %v, another member as %v", revision, came, known)})
 	}
 }

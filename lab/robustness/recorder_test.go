@@ -28,7 +28,7 @@ func TestRecorderTakesEachRevisionOnce(t *testing.T) {
 	r := newRecorder()
 	assert.Empty(t, r.throughLocked(1))
 	assert.EqualValues(t, 4, r.take(2, []history.Event{event("a", 2), event("b", 2), event("a", 3)}))
-	assert.EqualValues(t, 3, r.take(2, []history.Event{event("a", 2), event("b", 2)})) // as another member tells it
+	assert.EqualValues(t, 3, r.take(2, []history.Event{event("a", 2), event("b", 2)})) // as another member delivers it
 	r.take(3, []history.Event{event("a", 3), event("c", 4)})
 	assert.Equal(t, []history.Event{event("a", 2), event("b", 2), event("a", 3), event("c", 4)}, r.throughLocked(4))
 	assert.Len(t, r.throughLocked(3), 3)
@@ -45,9 +45,9 @@ func TestRecorderChecksItsInput(t *testing.T) {
 		want string
 	}{
 		{"a gap", 4, []history.Event{event("a", 5)}, "its stream went from revision 3 to 5"},
-		{"another key", 2, []history.Event{event("a", 2), event("x", 2)}, "it tells of revision 2 as"},
-		{"half a revision", 2, []history.Event{event("a", 2)}, "it tells of revision 2 as"},
-		{"another event at the end", 3, []history.Event{event("b", 3)}, "it tells of revision 3 as"},
+		{"another key", 2, []history.Event{event("a", 2), event("x", 2)}, "it delivered revision 2 as"},
+		{"half a revision", 2, []history.Event{event("a", 2)}, "it delivered revision 2 as"},
+		{"another event at the end", 3, []history.Event{event("b", 3)}, "it delivered revision 3 as"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestRecorderCatchUpOutlastsARestart(t *testing.T) {
 	defer r.stop()
 	member := cluster.Members()[0]
 	require.NoError(t, member.Kill())
-	ended, end := context.WithTimeout(t.Context(), 3*reopenPause)
+	ended, end := context.WithTimeout(t.Context(), 3*retryPause)
 	defer end()
 	_, _, err := r.catchUp(ended)
 	require.ErrorContains(t, err, "for its revision")

@@ -4,8 +4,8 @@
 //	go test ./lab/bench/calls -run '^$' -bench '/(near|tls|members)$' -benchtime 61x -timeout 1h     what `make bench-calls` runs
 //	go test ./lab/bench/calls -run '^$' -bench /observed/get/callers=64 -benchtime 41x -results out.json
 //
-// Tables come last on the standard output, as docs/performance.md has them. -results appends a line of JSON for each case
-// and client to a file.
+// Tables for docs/performance.md and docs/observing.md come last on the standard output. -results appends a line of JSON for
+// each case and client to a file.
 package calls
 
 import (
@@ -124,7 +124,7 @@ func groups() []group {
 		{"members", clusterConfig{Members: 3}, stubAndClients, few, besideStub},
 		{"shared", clusterConfig{Members: 1}, sharedRPCs, shared, besideAlone},
 		{"far", clusterConfig{Members: 1, ToClient: oneWay}, sharedRPCs, far, besideAlone},
-		{"distant", clusterConfig{Members: 3, BetweenMembers: oneWay}, strategies, distant, times},
+		{"distant", clusterConfig{Members: 3, BetweenMembers: oneWay}, strategies, distant, latencies},
 		{"once", clusterConfig{Members: 3}, executedOnce, shared[2:], besidePlain},
 		{"observed", clusterConfig{Members: 1}, observers, few[:1], besideUnobserved},
 	}

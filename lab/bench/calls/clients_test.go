@@ -128,7 +128,7 @@ func executedOnce(tb testing.TB, cluster *lab.Cluster, endpoints []string) []cli
 	})
 	return []client{
 		quorate("plain", clientv3.NewKV(c)), quorate("idempotent", once),
-		quorate("grouped", batch.New(once, batch.Config{GroupWrites: true, MaxOps: 127})), quorate("fenced", <-leads),
+		quorate("grouped", batch.New(once, batch.Config{GroupWrites: true, MaxOps: 127})), quorate("fenced", <-leads), // as idempotent advises
 	}
 }
 
@@ -189,7 +189,7 @@ func transportCredentials(cfg *tls.Config) credentials.TransportCredentials {
 	return credentials.NewTLS(cfg)
 }
 
-// callOptions are the call options that both clients use.
+// callOptions are the call options of the official client and of Quorate.
 var callOptions = []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(2 << 20), grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 
 func stubCall(kv pb.KVClient, o operation) call {

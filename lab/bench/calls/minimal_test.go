@@ -24,10 +24,9 @@ import (
 	"github.com/quorate/quorate/lab"
 )
 
-// minimal is the least that a client costs which can end a call early and learns how each
-// ended: a request, a record in a context that can be cancelled, and a policy whose Done notes
-// the latency. Of Quorate's defaults it may have those that cost gRPC time: pings, for which gRPC
-// reads the clock at each frame, and the header with the API version.
+// minimal is the cheapest client that can end a call early and learns how each ended: a request, a record in a context that can
+// be cancelled, and a policy whose Done notes the latency. With defaults it has those of Quorate's that cost gRPC time: pings,
+// for which gRPC reads the clock at each frame, and the header with the API version.
 func minimal(tb testing.TB, name, endpoint string, defaults bool) client {
 	address := resolver.Address{Addr: strings.TrimPrefix(endpoint, "http://")}
 	opts := []grpc.DialOption{
@@ -59,13 +58,13 @@ func minimal(tb testing.TB, name, endpoint string, defaults bool) client {
 	}}
 }
 
-// minimalAndClients are the stub, minimal clients and the clients.
+// minimalAndClients are the stub, the minimal clients, the official client and Quorate.
 func minimalAndClients(tb testing.TB, cluster *lab.Cluster, endpoints []string) []client {
 	return slices.Insert(stubAndClients(tb, cluster, endpoints), 1,
 		minimal(tb, "minimal", endpoints[0], false), minimal(tb, "minimal+defaults", endpoints[0], true))
 }
 
-// record is a call's record, and its context.
+// record is the record of a call, and its context.
 type record struct {
 	context.Context
 	cancel context.CancelCauseFunc

@@ -102,7 +102,7 @@ var (
 			return [][]string{{m.operation.name, fmt.Sprint(m.callers), digits(m.times("batch", "official")), digits(m.times("batch", "quorate"))}}
 		},
 	}
-	times = &table{
+	latencies = &table{
 		head: []string{"", "official client", "Quorate, `round_robin`", "Quorate, `leader`"},
 		rowsOf: func(m *measurement) [][]string {
 			row := []string{m.operation.name}
@@ -136,10 +136,10 @@ var (
 			return rows
 		},
 	}
-	tables = []*table{besideStub, besideMinimal, besideAlone, besidePlain, times, besideUnobserved}
+	tables = []*table{besideStub, besideMinimal, besideAlone, besidePlain, latencies, besideUnobserved}
 )
 
-// stubTable returns a table of clients beside the stub, and of the last beside the one before.
+// stubTable returns a table of clients beside the stub, and of the last client beside the one before it.
 func stubTable(clients ...string) *table {
 	last, previous := clients[len(clients)-1], clients[len(clients)-2]
 	t := &table{head: []string{"", "callers", "stub, calls/s"}}

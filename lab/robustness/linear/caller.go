@@ -27,8 +27,7 @@ type caller struct {
 	values int
 }
 
-// run calls until ctx ends. An operation that is under way then has its own time to
-// come to an end.
+// run calls until ctx ends. An operation that is under way then has a deadline of its own.
 func (c *caller) run(ctx context.Context) {
 	for pause.For(ctx, pace.Between(c.rng, 0, callPause)) == nil {
 		c.call()
@@ -67,14 +66,14 @@ const livingGroups = 3
 
 // What is counted of writes.
 const (
-	grouped      = "with the revision of another one"
+	grouped      = "with the revision of another one" // so they shared an RPC
 	unknownEarly = "unknown before their contexts ended"
 )
 
 // keyPrefix is what all keys of groups begin with.
 const keyPrefix = "/linear/"
 
-// pool has what was asked of each group of keys, and what is known of it, and counts what callers do.
+// pool has the history of each group of keys and what is known of them, and counts what callers do.
 type pool struct {
 	now    func() time.Duration
 	counts *robustness.Counts
@@ -103,7 +102,7 @@ func (p *pool) enter(rng *rand.Rand) (keys [model.Keys]string, knows known) {
 	return keys, p.known[keys]
 }
 
-// leave adds an operation that has ended to the history of its group.
+// leave adds an operation that has ended to the history of its group, and counts it.
 func (p *pool) leave(keys [model.Keys]string, op model.Operation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,9 +173,6 @@ type planner struct {
 	value func() string
 }
 
-// snapshot reads all keys of a group.
-var snapshot = model.Request{Kind: model.Snapshot, Then: []model.Act{read(0), read(1), read(2)}}
-
 func read(key int) model.Act { return model.Act{Verb: model.Read, Key: key} }
 
 // request draws an operation.
@@ -188,7 +184,7 @@ func (p planner) request(knows known) model.Request {
 	case n < 30:
 		return model.Request{Kind: model.SerializableGet, Then: []model.Act{read(key)}}
 	case n < 40:
-		return snapshot
+		return model.Request{Kind: model.Snapshot, Then: []model.Act{read(0), read(1), read(2)}}
 	case n < 64:
 		return model.Request{Kind: model.Put, Then: []model.Act{p.put(key)}}
 	case n < 72:

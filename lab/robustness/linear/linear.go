@@ -43,7 +43,7 @@ type Config struct {
 	// Idempotent makes the writes of clients idempotent, by clientv3/idempotent.
 	Idempotent bool
 
-	// callers is how many operations are under way at a time. Three callers share a client. Default 12.
+	// callers is how many operations are under way at a time. Default 12.
 	callers int
 	// connect connects one client. Default [connect].
 	connect func(endpoints []string) (Client, error)
@@ -100,7 +100,7 @@ type Client interface {
 	Close() error
 }
 
-// connect connects through a client of Quorate as it comes.
+// connect connects through a client of Quorate with its default policies.
 func connect(endpoints []string, idempotentWrites bool) (Client, error) {
 	c, err := quorate.Dial(clientv3.Config{Endpoints: endpoints})
 	if err != nil {
@@ -151,7 +151,7 @@ type clientUnderTest struct {
 	closeAll func() error
 }
 
-// FromMemory returns how many gets the cache has answered.
+// FromMemory returns how many gets the cache has answered from memory.
 func (c clientUnderTest) FromMemory() int64 { return c.cache.Stats().Hits }
 
 func (c clientUnderTest) Close() error {

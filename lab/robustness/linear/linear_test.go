@@ -122,13 +122,13 @@ const (
 
 func (s *leasedClients) connect(endpoints []string) (_ Client, err error) {
 	c := &leased{all: s}
-	var ways []*link.Link
+	var links []*link.Link
 	for i, endpoint := range endpoints {
-		way, err := link.Listen(strings.TrimPrefix(endpoint, "http://"))
+		l, err := link.Listen(strings.TrimPrefix(endpoint, "http://"))
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		endpoints[i], ways, c.closers = "http://"+way.Addr(), append(ways, way), append(c.closers, way.Close)
+		endpoints[i], links, c.closers = "http://"+l.Addr(), append(links, l), append(c.closers, l.Close)
 	}
 	if c.Client, err = quorate.Dial(clientv3.Config{Endpoints: endpoints}); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -139,7 +139,7 @@ func (s *leasedClients) connect(endpoints []string) (_ Client, err error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cut := robustness.Go(1, func(int) { s.disturb(ctx, ways) })
+	cut := robustness.Go(1, func(int) { s.disturb(ctx, links) })
 	c.kv, c.closers = kv, append(c.closers, func() error {
 		cancel()
 		<-cut
@@ -150,16 +150,16 @@ func (s *leasedClients) connect(endpoints []string) (_ Client, err error) {
 }
 
 // disturb cuts a client off now and then, for longer than its lease lasts.
-func (s *leasedClients) disturb(ctx context.Context, ways []*link.Link) {
+func (s *leasedClients) disturb(ctx context.Context, links []*link.Link) {
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
 	for pause.For(ctx, pace.Between(rng, 0, cutOffTime)) == nil {
 		s.cutOff.Lock()
-		for _, way := range ways {
-			way.Blackhole(link.Both)
+		for _, l := range links {
+			l.Blackhole(link.Both)
 		}
 		_ = pause.For(ctx, cutOffTime) // the condition of the loop sees the end
-		for _, way := range ways {
-			way.Heal()
+		for _, l := range links {
+			l.Heal()
 		}
 		s.cutOff.Unlock()
 	}
@@ -188,7 +188,7 @@ func (c *leased) Do(ctx context.Context, keys [model.Keys]string, request model.
 	return response, nil
 }
 
-// FromMemory returns how many reads certainly were.
+// FromMemory returns how many reads were certainly answered from memory.
 func (c *leased) FromMemory() int64 { return c.fromMemory.Load() }
 
 func (c *leased) Close() (err error) {

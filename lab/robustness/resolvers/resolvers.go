@@ -59,10 +59,10 @@ type Config struct {
 	// bound is how long a channel may take to have the current list after its source is back, or has changed, and to have
 	// any when it opens. Default 5 s.
 	bound time.Duration
-	// wrap and removalDelay make resolvers break promises, in tests. another returns a new builder.
+	// wrap and removalDelay make resolvers break promises, in tests. another makes one more builder.
 	wrap         func(b resolver.Builder, another func() (resolver.Builder, error)) resolver.Builder
 	removalDelay time.Duration // their MassRemovalDelay, by default the constant of that name
-	// only is the name of the faults that are injected. Default all.
+	// only is the name of the one fault of sources that is injected. Default all.
 	only string
 }
 
@@ -92,8 +92,7 @@ func (c Config) run(ctx context.Context) (robustness.Outcome, error) {
 	return robustness.Run(ctx, c.Config, lab.Config{}, c.workload)
 }
 
-// workload has channels resolve names under faults of the sources. It collects what was found meanwhile, and checks what arrived at
-// the sources.
+// workload runs the trials, collects what they found, and checks what arrived at the sources.
 func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	began := time.Now()
 	trials := make([]*trial, 0, len(c.Resolvers))
@@ -115,7 +114,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 	}
 }
 
-// countTimes counts times, in milliseconds.
+// countTimes counts the quantiles of times, in milliseconds.
 func countTimes(counts *robustness.Counts, subject string, times []time.Duration) {
 	if len(times) == 0 {
 		return
@@ -144,6 +143,12 @@ type observer struct {
 	arrived    []time.Time     // requests and connections at the source
 }
 
+// violatedLocked adds a violation, and counts it while the run goes on.
+func (o *observer) violatedLocked(p robustness.Promise, format string, args ...any) {
+	o.verdict.Add(p, "%s: %s", o.resolver, fmt.Sprintf(format, args...))
+	o.counts.Add("violations", string(p), 1)
+}
+
 // arrive records that a request or a connection has arrived at the source.
 func (o *observer) arrive(at time.Time) {
 	o.mu.Lock()
@@ -161,8 +166,8 @@ func (o *observer) arrivedLocked(from time.Time, length time.Duration) (n int) {
 	return n
 }
 
-// view is a channel between Build and Close, with its latest list. It stands between the two: the resolver sees it as the channel,
-// and the channel as the resolver.
+// view is a channel between Build and Close, with its latest list. The resolver sees it as the channel, and the channel as the
+// resolver.
 type view struct {
 	resolver.ClientConn
 	resolver.Resolver
@@ -171,12 +176,6 @@ type view struct {
 	built    time.Time
 	list     map[string]bool // nil before the first one
 	reported bool
-}
-
-// violatedLocked adds a violation, and counts it while the run goes on.
-func (o *observer) violatedLocked(p robustness.Promise, format string, args ...any) {
-	o.verdict.Add(p, "%s: %s", o.resolver, fmt.Sprintf(format, args...))
-	o.counts.Add("violations", string(p), 1)
 }
 
 // observedBuilder is a builder whose resolvers are observed.
@@ -240,7 +239,7 @@ func (o *observer) update(v *view, endpoints []resolver.Endpoint) {
 	}
 }
 
-// checkWaitLocked reports a channel that waits too long for its first list.
+// checkWaitLocked reports a channel that has waited too long for its first list, once.
 func (o *observer) checkWaitLocked(v *view) {
 	if waited := time.Since(v.built); o.known && v.list == nil && !v.reported && waited > o.bound {
 		v.reported = true

@@ -32,10 +32,13 @@ import (
 // removalDelay is the MassRemovalDelay of the resolvers.
 const removalDelay = 4 * time.Second
 
+// service is the name of the backends in etcd and in Kubernetes.
+const service = "soak"
+
 // source is the source of a resolver, with its faults. Errors of its functions end them, see package fatal.
 type source struct {
-	// builder returns a builder as a process has one, and targets are those of its channels.
-	builder func(removalDelay time.Duration) (resolver.Builder, error)
+	// builder makes a builder as a process has one, and targets are those of its channels.
+	builder func() (resolver.Builder, error)
 	targets []string
 	// list makes the source list these backends.
 	list func(addresses []string)
@@ -70,7 +73,7 @@ const (
 	domain         = "soak.test."
 )
 
-// newDNS returns a DNS server with the backends as addresses of a name, and as SRV records.
+// newDNS returns a DNS server that has the backends as addresses of a name, and as SRV records.
 func newDNS(t *trial) *source {
 	server := nameserver.New("")
 	t.env.Cleanup(server.Close)
@@ -78,10 +81,10 @@ func newDNS(t *trial) *source {
 	// The name exists without an address, so the answer is then an empty one and not NXDOMAIN.
 	server.Set(domain+" TXT", "1 exists")
 	s := &source{
-		builder: func(removalDelay time.Duration) (resolver.Builder, error) {
+		builder: func() (resolver.Builder, error) {
 			return dns.NewBuilder(dns.Config{
 				Server: server.Addr, Interval: lookupInterval, MinInterval: lookupFloor, Timeout: lookupTimeout,
-				MassRemovalDelay: removalDelay, RotationWindow: -1,
+				MassRemovalDelay: t.cfg.removalDelay, RotationWindow: -1,
 			})
 		},
 		targets: []string{fmt.Sprintf("dns:///%s:%d", domain, port), "dns:///_grpc._tcp." + domain},
@@ -112,7 +115,7 @@ func newDNS(t *trial) *source {
 const (
 	// replaceTimeout bounds a change of the registrations, and replacePause is the pause before it is tried again.
 	replaceTimeout, replacePause = time.Minute, 50 * time.Millisecond
-
+	// prefix is that of the registrations.
 	prefix = service + "/"
 )
 
@@ -130,12 +133,12 @@ func newEtcd(t *trial) *source {
 	manager := fatal.OK(endpoints.NewManager(fatal.OK(connect(cluster.DirectEndpoints())), service))
 	var listed []string
 	s := &source{
-		builder: func(removalDelay time.Duration) (resolver.Builder, error) {
+		builder: func() (resolver.Builder, error) {
 			client, err := connect(cluster.Endpoints(), t.countCalls()...)
 			if err != nil {
 				return nil, err
 			}
-			return etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: removalDelay})
+			return etcd.NewBuilder(client, etcd.Config{MassRemovalDelay: t.cfg.removalDelay})
 		},
 		targets: []string{"etcd:///" + service},
 		list: func(addresses []string) {
@@ -194,12 +197,11 @@ func (t *trial) countCalls() []grpc.DialOption {
 
 const (
 	namespace = "shop"
-	service   = "soak"
 	// maxBackoff is the longest pause between two requests to the API server while it refuses them.
 	maxBackoff = 2 * time.Second
 )
 
-// newKubernetes returns an API server with the backends in an EndpointSlice.
+// newKubernetes returns an API server that has the backends in an EndpointSlice.
 func newKubernetes(t *trial) *source {
 	server := fatal.OK(fakeapiserver.Start())
 	t.env.Cleanup(func() error {
@@ -215,14 +217,14 @@ func newKubernetes(t *trial) *source {
 	}))
 	restart := func() { fatal.If(server.Restart()) }
 	return &source{
-		builder: func(removalDelay time.Duration) (resolver.Builder, error) {
+		builder: func() (resolver.Builder, error) {
 			cfg := server.RESTConfig()
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				t.arrive(time.Now())
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}
 			return kubernetes.NewBuilder(kubernetes.Config{
-				REST: cfg, Namespace: namespace, MassRemovalDelay: removalDelay, MaxBackoff: maxBackoff,
+				REST: cfg, Namespace: namespace, MassRemovalDelay: t.cfg.removalDelay, MaxBackoff: maxBackoff,
 			})
 		},
 		targets: []string{"kubernetes:///" + service, "kubernetes:///" + service + ":" + strconv.Itoa(port)},

@@ -38,8 +38,7 @@ const (
 	closedTime = 100 * time.Millisecond
 	// awaitTick is the time between two checks while waiting for channels.
 	awaitTick = 5 * time.Millisecond
-	// fewArrivals is the number of requests in a second, for each channel, that never counts as an overload: the channels share a
-	// builder.
+	// fewArrivals is the number of requests in a second, for each channel, that never counts as an overload.
 	fewArrivals = 0.5
 	// peakToMean bounds the requests in the busiest second by the mean.
 	peakToMean = 10
@@ -73,10 +72,9 @@ func (t *trial) start() {
 	t.source = sources[t.resolver](t)
 	t.live = t.backends.start((fewest + most) / 2)
 	t.list(t.live, t.source.list)
-	another := func() (resolver.Builder, error) { return t.source.builder(t.cfg.removalDelay) }
-	builder := fatal.OK(another())
+	builder := fatal.OK(t.source.builder())
 	if t.cfg.wrap != nil {
-		builder = t.cfg.wrap(builder, another)
+		builder = t.cfg.wrap(builder, t.source.builder)
 	}
 	for i := range t.cfg.Channels {
 		c := newChannel(i, observedBuilder{builder, t.observer}, t.source.targets, t.backends.dial, t.rng)
@@ -138,10 +136,10 @@ func reopen(channels []*channel, after time.Duration) {
 // keepCalling makes calls until ctx ends. One that fails, as it does when its channel is closed, is repeated.
 func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {
 	for pause.For(ctx, pace.Between(rng, shortestCalls, longestCalls)) == nil {
-		calling, cancel := context.WithTimeout(ctx, callTimeout)
-		err := c.call(calling)
-		for err != nil && pause.For(calling, shortestCalls) == nil {
-			err = c.call(calling)
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		err := c.call(limited)
+		for err != nil && pause.For(limited, shortestCalls) == nil {
+			err = c.call(limited)
 		}
 		cancel()
 		if ctx.Err() == nil {
@@ -152,45 +150,45 @@ func (t *trial) keepCalling(ctx context.Context, c *channel, rng *rand.Rand) {
 
 // injectFaults changes the backends and injects faults until ctx ends.
 func (t *trial) injectFaults(ctx context.Context) {
-	all := slices.DeleteFunc(append(falseLists(), t.source.faults...), func(d sourceFault) bool {
-		return t.cfg.only != "" && d.name != t.cfg.only
+	all := slices.DeleteFunc(append(falseLists(), t.source.faults...), func(f sourceFault) bool {
+		return t.cfg.only != "" && f.name != t.cfg.only
 	})
 	for {
 		t.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for _, d := range all {
+		for _, f := range all {
 			if pause.For(ctx, pace.Between(t.rng, shortestCalm, longestCalm)) != nil {
 				return
 			}
 			t.change("a change")
-			t.inject(ctx, d)
+			t.inject(ctx, f)
 		}
 	}
 }
 
 // inject injects a fault into the source for a while. Then the backends change, so that a channel with the
 // new list has an answer of the source after the fault.
-func (t *trial) inject(ctx context.Context, d sourceFault) {
-	t.counts.Add(t.resolver+" faults", d.name, 1)
+func (t *trial) inject(ctx context.Context, f sourceFault) {
+	t.counts.Add(t.resolver+" faults", f.name, 1)
 	hold := pace.Between(t.rng, shortestHold, longestHold)
-	if d.listed == nil && t.rng.IntN(8) == 0 {
+	if f.listed == nil && t.rng.IntN(8) == 0 {
 		hold += pace.Between(t.rng, 0, longOutage)
 	}
 	reopens := t.rng.IntN(4) == 0
-	what := fmt.Sprintf("%s for %v", d.name, hold.Round(time.Millisecond))
+	what := fmt.Sprintf("%s for %v", f.name, hold.Round(time.Millisecond))
 	t.env.Note(t.resolver + ": " + what)
-	d.begin()
-	if d.listed != nil {
+	f.begin()
+	if f.listed != nil {
 		if !reopens {
 			t.listedFalsely()
 		}
-		t.source.list(t.live[:d.listed(len(t.live))])
+		t.source.list(t.live[:f.listed(len(t.live))])
 	}
 	_ = pause.For(ctx, hold/2)
 	if reopens {
 		reopen(t.channels, closedTime)
 	}
 	_ = pause.For(ctx, hold/2)
-	d.end()
+	f.end()
 	t.returns = append(t.returns, time.Now())
 	t.change(what)
 }
@@ -246,7 +244,7 @@ const (
 	reopened
 )
 
-// kinds are given to channels by turns.
+// kinds are given to channels in turn.
 var kinds = []kind{calling, idling, reopened, idling, reopened, idling, reopened, idling, reopened, idling}
 
 const (

@@ -1,4 +1,4 @@
-// Package site has the messages between the program that starts servers and the programs of behaviours that use them.
+// Package site has the messages between a program that starts servers and the programs of behaviours that use them.
 package site
 
 import (

@@ -1,5 +1,5 @@
-// Package quorate implements package client with Quorate's client. Its file client.go is also the source of that of package
-// official.
+// Package quorate implements package client with Quorate's client. The file client.go of package official is generated from
+// that of this package.
 package quorate
 
 import (
