@@ -22,7 +22,7 @@ const desired, actual = "examples/desired/", "examples/actual/"
 
 var (
 	name = flag.String("name", "one", "who reconciles")
-	ttl  = flag.Duration("ttl", leaderelection.DefaultTTL, "how long the leadership of a process that died stays")
+	ttl  = flag.Duration("ttl", leaderelection.DefaultTTL, "how long a process that has died still leads")
 )
 
 func main() { start.Main(run) }

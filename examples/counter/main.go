@@ -1,4 +1,4 @@
-// Counter counts while it leads, each number once, also when leaders are killed or frozen.
+// Counter counts while it leads: each number once, even if leaders are killed or frozen.
 //
 //	go run ./examples/counter --endpoints 127.0.0.1:2379
 package main
@@ -17,14 +17,14 @@ import (
 )
 
 var (
-	to  = flag.Int("to", 1000, "up to where to count")
-	ttl = flag.Duration("ttl", 15*time.Second, "how long the leadership of a process that died stays")
+	to  = flag.Int("to", 1000, "the last number")
+	ttl = flag.Duration("ttl", 15*time.Second, "how long a process that has died still leads")
 )
 
 func main() { start.Main(run) }
 
 func run(ctx context.Context, client *clientv3.Client) error {
-	exact, err := idempotent.New(ctx, client, idempotent.Config{}) // a write is executed once, and known to be
+	exact, err := idempotent.New(ctx, client, idempotent.Config{}) // no write has an unknown outcome
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func run(ctx context.Context, client *clientv3.Client) error {
 	return leaderelection.Run(ctx, client, leaderelection.Config{Name: "examples/counting", TTL: *ttl}, count)
 }
 
-// count continues where the previous leader ended, which can no longer write.
+// count goes on where the previous leader stopped, which can no longer write.
 func count(ctx context.Context, term *leaderelection.Term) error {
 	kv, n := term.KV(), 0
 	resp, err := kv.Get(ctx, "examples/count")

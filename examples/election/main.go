@@ -16,7 +16,7 @@ import (
 
 var (
 	name     = flag.String("name", "one", "who is elected")
-	ttl      = flag.Duration("ttl", leaderelection.DefaultTTL, "how long the leadership of a process that died stays")
+	ttl      = flag.Duration("ttl", leaderelection.DefaultTTL, "how long a process that has died still leads")
 	duration = flag.Duration("term", time.Minute, "how long to lead at most")
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/fatal"
 )
 
-// writer collects the declarations of one package, by the kind that they have there.
+// writer collects the declarations of one package of the shim, by kind.
 type writer struct {
 	from    *source.Package
 	docs    docs
@@ -73,7 +73,7 @@ func (w *writer) declareVar(doc string, v *types.Var) {
 		w.vars.add(doc, "%s = %s.%[1]s", v.Name(), forwarded)
 		return
 	}
-	w.imports.add("unsafe", "_")
+	w.imports.names["unsafe"] = "_"
 	if doc != "" {
 		doc += "//\n"
 	}
@@ -83,7 +83,7 @@ func (w *writer) declareVar(doc string, v *types.Var) {
 
 func (w *writer) declareFunc(doc string, f *types.Func) {
 	signature := f.Signature()
-	named, args, err := named(signature)
+	named, args, err := nameParams(signature)
 	fatal.If(err, w.from.Path()+"."+f.Name())
 	typeParams, typeArgs := w.typeParams(signature.TypeParams())
 	written := strings.TrimPrefix(types.TypeString(named, w.imports.qualify), "func")
@@ -95,8 +95,8 @@ func (w *writer) declareFunc(doc string, f *types.Func) {
 		doc, f.Name(), typeParams, written, result, forwarded, f.Name(), typeArgs, args)
 }
 
-// named returns the signature with a name for every parameter, and the arguments that pass all of them on.
-func named(signature *types.Signature) (*types.Signature, string, error) {
+// nameParams returns the signature with a name for every parameter, and the arguments that pass all of them on.
+func nameParams(signature *types.Signature) (*types.Signature, string, error) {
 	params := make([]*types.Var, signature.Params().Len())
 	names := make([]string, len(params))
 	for i := range params {
@@ -153,10 +153,8 @@ func newImports(from *source.Package) imports {
 	return imports{from: from.Package, names: map[string]string{from.Path(): forwarded}}
 }
 
-func (i imports) add(importPath, name string) { i.names[importPath] = name }
-
-// qualify is a [types.Qualifier]: it returns the name of a package and imports it. Types of ours are written as the
-// shim's, which they are; those of the package itself need no qualifier.
+// qualify is a [types.Qualifier]: it returns the name of a package and imports it. The shim's package stands for one of
+// ours, because its types are aliases; types of the package itself need no qualifier.
 func (i imports) qualify(pkg *types.Package) string {
 	if pkg.Path() == i.from.Path() {
 		return ""
