@@ -33,8 +33,8 @@ type Cluster struct {
 	members    []*Member
 	links      [][]*link.Link // from member to member, by index; nil from one to itself
 
-	undo   []func() error // what Close undoes, the last first
-	closed func() error
+	undo      []func() error // what Close undoes, the last first
+	closeOnce func() error
 }
 
 // Start starts a cluster and returns when all members serve and agree on a leader.
@@ -48,7 +48,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
 	c := &Cluster{cfg: cfg}
-	c.closed = sync.OnceValue(c.close)
+	c.closeOnce = sync.OnceValue(c.close)
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -134,7 +134,7 @@ func (m *Member) prepare() {
 // Close kills the members, stopped ones too, and returns when their processes,
 // files, ports and the cluster's goroutines are gone. Closing again returns the
 // same result.
-func (c *Cluster) Close() error { return c.closed() }
+func (c *Cluster) Close() error { return c.closeOnce() }
 
 func (c *Cluster) close() error {
 	var errs []error

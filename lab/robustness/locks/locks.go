@@ -5,10 +5,9 @@
 // link to every member. Round after round a contender takes a mutex or an election,
 // by Lock, TryLock or Campaign, writes to the lock's register in txns that are
 // guarded by the lock, and gives it up: by Unlock or Resign, by closing the session,
-// or by leaving the session to expire. Some
-// contenders are paused past their lease, as programs are whose host sleeps: while
-// they wait, while they hold the lock, or with a guarded write on its way; then they
-// go on as if nothing had happened.
+// or by leaving the session to expire. Some contenders are paused past their lease, as
+// programs are whose host sleeps: while they wait, while they hold the lock, or with a
+// guarded write on its way; then they go on as if nothing had happened.
 //
 // When the faults are over every contender takes a lock once more; then [lockcheck.Check] compares what they learned with the
 // record.
@@ -49,7 +48,7 @@ type Config struct {
 	// contenders is how many programs contend for the locks. Each has a client of its own and a link of its own to every member.
 	// Default 16.
 	contenders int
-	// locks is how many there are to contend for, mutexes and elections by turns. Default 6.
+	// locks is how many there are to contend for, mutexes and elections in turn. Default 6.
 	locks int
 	// connect connects one contender. Default [quorate.Locker].
 	connect func(endpoints []string) (client.Locker, error)

@@ -42,23 +42,23 @@ type Explanation struct {
 // Explain explains the error that a text has, which may stand in a line of a log. ok is false if
 // there is none that is known.
 func Explain(text string) (e Explanation, ok bool) {
-	err, ok := recognise(text)
+	found, ok := recognise(text)
 	if !ok {
 		return Explanation{}, false
 	}
-	evidence := retry.Evidence{Sent: !neverSent(text), ContextErr: err.ended}
-	class := retry.Classify(err.err, evidence)
+	evidence := retry.Evidence{Sent: !neverSent(text), ContextErr: found.ended}
+	class := retry.Classify(found.err, evidence)
 	decision := decisionFor(class)
 	if class == retry.NotSent {
-		err.reason = "No connection was made, so nothing was sent."
+		found.reason = "No connection was made, so nothing was sent."
 	}
 	e = Explanation{
-		Error: err.text, Name: err.rule.Name, By: err.by, Class: class.String(), Why: cmp.Or(err.rule.Reason, err.reason, decision.Reason),
-		Write: writes[retry.OutcomeOfAttempt(err.err, evidence)], MutatingCall: actions[decision.Mutating], RepeatableCall: actions[decision.Repeatable],
-		Do: advice(text, err.rule.Name, class),
+		Error: found.text, Name: found.rule.Name, By: found.by, Class: class.String(), Why: cmp.Or(found.rule.Reason, found.reason, decision.Reason),
+		Write: writes[retry.OutcomeOfAttempt(found.err, evidence)], MutatingCall: actions[decision.Mutating], RepeatableCall: actions[decision.Repeatable],
+		Do: advice(text, found.rule.Name, class),
 	}
-	if err.ended == nil {
-		e.Code = retry.CodeOf(err.err).String()
+	if found.ended == nil {
+		e.Code = retry.CodeOf(found.err).String()
 	}
 	return e, true
 }
