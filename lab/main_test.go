@@ -80,9 +80,9 @@ func dropped(err error) bool {
 	return errors.As(err, &known) && known.Code() == codes.Unavailable || err != nil && strings.Contains(err.Error(), raft.ErrProposalDropped.Error())
 }
 
-func requireValue(t *testing.T, client *clientv3.Client, key, want string, opts ...clientv3.OpOption) {
+func requireValue(t *testing.T, client *clientv3.Client, key, want string) {
 	t.Helper()
-	reply, err := client.Get(grpctest.Within(t, soon), key, opts...)
+	reply, err := client.Get(grpctest.Within(t, soon), key)
 	require.NoError(t, err)
 	require.Len(t, reply.Kvs, 1)
 	require.Equal(t, want, string(reply.Kvs[0].Value))

@@ -41,17 +41,15 @@ func behindNginx(t *testing.T, replacements ...string) ([]*server, *link.Link) {
 	return servers, way
 }
 
-// dial connects to a target with a policy.
-func dial(t *testing.T, target, policy, methodConfig string, opts ...grpc.DialOption) *grpc.ClientConn {
+// dial connects to nginx with a policy.
+func dial(t *testing.T, way *link.Link, policy, methodConfig string) *grpc.ClientConn {
 	t.Helper()
 	serviceConfig := fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}]}`, policy)
 	if methodConfig != "" {
 		serviceConfig = fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}], %s}`, policy, methodConfig)
 	}
-	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
-		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())),
-		grpc.WithDefaultServiceConfig(serviceConfig),
-	}, opts...)...)
+	conn, err := grpc.NewClient("passthrough:///"+way.Addr(), grpc.WithDefaultServiceConfig(serviceConfig),
+		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	return conn
@@ -65,7 +63,7 @@ func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			servers, way := behindNginx(t)
 			var s load
-			s.run(dial(t, "passthrough:///"+way.Addr(), policy, retryPolicy), callers, calls)
+			s.run(dial(t, way, policy, retryPolicy), callers, calls)
 			assert.Empty(t, s.errors)
 			assert.Empty(t, s.cut)
 			assert.GreaterOrEqual(t, way.Stats().Accepted, uint64(calls/perConnection), "connections are replaced")
@@ -80,7 +78,7 @@ func TestACallIsRefusedByTwoConnections(t *testing.T) {
 	const callers, calls = 4 * perConnection, 16 * perConnection
 	servers, way := behindNginx(t)
 	var s load
-	s.run(dial(t, "passthrough:///"+way.Addr(), "quorate_round_robin", ""), callers, calls)
+	s.run(dial(t, way, "quorate_round_robin", ""), callers, calls)
 	t.Logf("%d of %d calls failed", len(s.errors), calls)
 	assert.NotEmpty(t, s.errors)
 	assert.Empty(t, s.cut)
@@ -122,7 +120,7 @@ func TestAStreamIsABody(t *testing.T) {
 	for limit, want := range map[string]codes.Code{"0": codes.OK, "1m": codes.Internal} {
 		t.Run(limit, func(t *testing.T) {
 			_, way := behindNginx(t, "client_max_body_size 0;", "client_max_body_size "+limit+";")
-			stream := openDuplex(t, dial(t, "passthrough:///"+way.Addr(), "quorate_round_robin", ""))
+			stream := openDuplex(t, dial(t, way, "quorate_round_robin", ""))
 			var err error
 			for n := 0; n < chunks && err == nil; n++ {
 				err = exchange(stream, chunk)
@@ -138,7 +136,7 @@ func TestSilenceEndsAStream(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
 			_, way := behindNginx(t, setting+" 60s;", setting+" 3s;") // longer than a busy machine takes for one exchange
-			stream := openDuplex(t, dial(t, "passthrough:///"+way.Addr(), "quorate_round_robin", ""))
+			stream := openDuplex(t, dial(t, way, "quorate_round_robin", ""))
 			require.NoError(t, exchange(stream, 1))
 			_, err := stream.Recv()
 			assert.Equal(t, codes.Internal, status.Code(err), "%v", err)

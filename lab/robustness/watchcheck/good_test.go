@@ -79,8 +79,9 @@ func headed(n int, revision int64) change {
 	return func(w *history.Watch) { w.Responses[n].Revision = revision }
 }
 
-func spoiled(response, event int, spoil func(*history.Event)) change {
-	return func(w *history.Watch) { spoil(&w.Responses[response].Events[event]) }
+// spoiled changes the first event of a response.
+func spoiled(response int, spoil func(*history.Event)) change {
+	return func(w *history.Watch) { spoil(&w.Responses[response].Events[0]) }
 }
 
 // ends makes a watch end after its first n responses and some more.

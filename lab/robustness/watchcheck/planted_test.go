@@ -92,7 +92,7 @@ var planted = map[watchcheck.Promise][]struct {
 		{"a bookmark from the future", whole, added(bookmark(11)), "although the store never went past 10"},
 	},
 	watchcheck.PrevKV: {
-		{"a wrong previous value", whole, spoiled(2, 0, func(e *history.Event) { e.Prev.Value = "x" }), `came as "x" of revision 2`},
+		{"a wrong previous value", whole, spoiled(2, func(e *history.Event) { e.Prev.Value = "x" }), `came as "x" of revision 2`},
 		{
 			"an older previous value", whole, func(w *history.Watch) { *w.Responses[5].Events[0].Prev = *w.Responses[2].Events[1].Prev },
 			`is "b@4" of revision 4, version 2, created at 3, lease 0, and came as "b@3" of revision 3`,
@@ -102,21 +102,21 @@ var planted = map[watchcheck.Promise][]struct {
 			"the previous key-value of put a at revision 6 is none, and came as",
 		},
 		{
-			"no previous value", whole, spoiled(6, 0, func(e *history.Event) { e.Prev = nil }),
+			"no previous value", whole, spoiled(6, func(e *history.Event) { e.Prev = nil }),
 			"revision 8, version 3, created at 3, lease 0, and came as none",
 		},
 		{
-			"a previous value that nobody asked for", ofA, spoiled(0, 0, func(e *history.Event) { e.Prev = &history.KeyValue{} }),
+			"a previous value that nobody asked for", ofA, spoiled(0, func(e *history.Event) { e.Prev = &history.KeyValue{} }),
 			"the previous key-value of put a at revision 2 is none",
 		},
 	},
 	watchcheck.IsCreate: {
 		{
-			"a write passes for a creation", whole, spoiled(7, 0, func(e *history.Event) { e.CreateRevision = 10 }),
+			"a write passes for a creation", whole, spoiled(7, func(e *history.Event) { e.CreateRevision = 10 }),
 			"put a at revision 10 says that the key was created at revision 10, and it was at revision 6",
 		},
 		{
-			"a creation passes for a write", whole, spoiled(4, 0, func(e *history.Event) { e.CreateRevision = 2 }),
+			"a creation passes for a write", whole, spoiled(4, func(e *history.Event) { e.CreateRevision = 2 }),
 			"put a at revision 6 says that the key was created at revision 2, and it was at revision 6",
 		},
 	},
@@ -133,7 +133,7 @@ var planted = map[watchcheck.Promise][]struct {
 		},
 	},
 	watchcheck.Genuine: {
-		{"another value", whole, spoiled(0, 0, func(e *history.Event) { e.Value = "x" }), `put a at revision 2 came as "x" of revision 2`},
+		{"another value", whole, spoiled(0, func(e *history.Event) { e.Value = "x" }), `put a at revision 2 came as "x" of revision 2`},
 		{"an event that never happened", whole, func(w *history.Watch) {
 			w.Responses[7].Events = append(w.Responses[7].Events, history.Event{KeyValue: history.KeyValue{Key: "b", ModRevision: 11}})
 		}, "put b at revision 11 never happened"},
