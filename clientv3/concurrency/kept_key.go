@@ -121,7 +121,7 @@ type KeptKey struct {
 	// at a time.
 	owned   chan struct{}      // capacity 1
 	leases  []clientv3.LeaseID // they may have the key attached
-	unsure  []clientv3.LeaseID // those of them whose request may still arrive
+	unsure  []clientv3.LeaseID // those of them whose request may still arrive, in the order of their grants
 	session *Session           // of the present lease
 	rev     int64              // up to which the state of the key is known
 	missing bool               // the key was missing, which was not reported yet
@@ -183,7 +183,7 @@ func (k *KeptKey) first() error {
 	var delay pause.Backoff
 	for {
 		began := time.Now()
-		earlier := slices.Clone(k.leases) // ensureKey forgets them
+		earlier := slices.Clone(k.leases) // ensureKey may forget some
 		if err := k.open(ctx); err != nil {
 			_ = k.discard(k.leases)
 			return err
@@ -423,8 +423,10 @@ func (k *KeptKey) open(ctx context.Context) error {
 	return nil
 }
 
-// keepLeases keeps the present lease, and those whose request may still arrive.
-func (k *KeptKey) keepLeases() { k.leases = append(slices.Clone(k.unsure), k.session.id) }
+// keepLeases forgets the earlier leases, but for those whose request may still arrive.
+func (k *KeptKey) keepLeases() {
+	k.leases = slices.Compact(append(slices.Clone(k.unsure), k.session.id))
+}
 
 // overwriteKey writes the key, even if another client owns it.
 func (k *KeptKey) overwriteKey(ctx context.Context) error {
@@ -504,6 +506,9 @@ func (k *KeptKey) ensureKey(ctx context.Context) (KeyState, error) {
 			Then(clientv3.OpPut(k.key, value, clientv3.WithLease(k.session.id))).
 			Commit()
 		if err != nil {
+			if retry.OutcomeOf(err) == retry.OutcomeUnknown {
+				k.unsure = slices.Compact(append(k.unsure, k.session.id))
+			}
 			return 0, err
 		}
 		if put.Succeeded {

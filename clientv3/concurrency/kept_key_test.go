@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,6 +74,7 @@ func TestKeptKeyIsPutAgain(t *testing.T) {
 		require.NoError(t, requireEvent(t, events, KeyRemoved).Err)
 		require.Nil(t, f.Get("agents/ann"))
 		requireNoLease(t, f)
+		require.Equal(t, 1, f.Count("LeaseRevoke"), "no request of the lost lease may still arrive")
 		require.NoError(t, k.Remove(t.Context()))
 		require.ErrorIs(t, k.SetValue(t.Context(), "late"), ErrKeyRemoved)
 		synctest.Wait()
@@ -99,8 +101,12 @@ func TestKeptKeyOfAnotherClient(t *testing.T) {
 		require.Equal(t, "10.0.0.8", string(f.Get("agents/ann").Value))
 
 		f.put(t, "agents/ann", "by hand again")
+		lost := requireEvent(t, events, KeySuperseded)
+		require.NoError(t, f.ExpireLease(int64(lost.Lease)))
+		requireEvent(t, events, KeyLost)
 		requireEvent(t, events, KeySuperseded)
 		require.NoError(t, k.Remove(t.Context()))
+		require.Equal(t, 1, f.Count("LeaseRevoke"))
 		require.Equal(t, "by hand again", string(f.Get("agents/ann").Value), "it is not this client's")
 		requireNoLease(t, f)
 	})
@@ -153,6 +159,48 @@ func TestKeptKeyOfAnUnsettledFirstLease(t *testing.T) {
 		require.NoError(t, k.Remove(t.Context()))
 		requireNoLease(t, f)
 	})
+}
+
+// A request of a lost lease arrives late: this client or another has put the key meanwhile, and it was deleted.
+func TestKeptKeyOfALateRequest(t *testing.T) {
+	for _, meanwhile := range []KeyState{KeyHeld, KeySuperseded} {
+		t.Run(meanwhile.String(), func(t *testing.T) {
+			withFake(t, 3, func(t *testing.T, f fake) {
+				k, events := f.keep(t.Context(), t, KeyOptions{})
+				requireEvent(t, events, KeyHeld)
+				late, executed := make(chan struct{}), make(chan struct{})
+				f.Once("Txn", func(c *fakeetcd.Call) {
+					<-late
+					clienttest.Must(c.Execute())
+					close(executed)
+				})
+				f.remove(t, "agents/ann")
+				synctest.Wait()
+				f.stop()
+				for !errors.Is(requireEvent(t, events, KeyLost).Err, clientv3.ErrLeaseUnanswered) {
+				}
+				if meanwhile == KeySuperseded {
+					f.put(t, "agents/ann", "by hand")
+				}
+				f.start()
+				requireEvent(t, events, meanwhile)
+
+				f.Once("Txn", func(*fakeetcd.Call) {
+					close(late)
+					<-executed
+				})
+				f.remove(t, "agents/ann")
+				if meanwhile == KeyHeld {
+					requireEvent(t, events, KeyLost)
+				}
+				held := requireEvent(t, events, KeyHeld)
+				require.EqualValues(t, held.Lease, f.Get("agents/ann").Lease)
+				require.NoError(t, k.Remove(t.Context()))
+				require.Nil(t, f.Get("agents/ann"))
+				requireNoLease(t, f)
+			})
+		})
+	}
 }
 
 // The removal at the end of the context is bounded, and can be repeated.
