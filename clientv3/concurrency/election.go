@@ -331,6 +331,10 @@ func (o *observer) firstCandidate(ctx context.Context, rev int64) (leader *clien
 	return leader, err
 }
 
+// errWatchClosed is returned when a watch ends without a reason, as when the Watcher is
+// closed.
+var errWatchClosed = errors.New("concurrency: the watch was closed")
+
 // each calls f for the events of a watch, or of two, while f returns true. It returns nil when f has returned false, or when
 // a compaction has ended a watch and it is time to read again: many may end at once, and so may the next ones.
 func each(ctx context.Context, watch, other clientv3.WatchChan, f func(*pb.ResponseHeader, *clientv3.Event) bool) error {
