@@ -349,6 +349,24 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestMismatch gets answers that do not match: requests follow ever more slowly, and the outcome remains unknown.
+func TestMismatch(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, cluster *fakeetcd.Cluster, kv *KV) {
+		before := cluster.Count("Txn")
+		hook := cluster.On("Txn", func(c *fakeetcd.Call) {
+			resp, _ := c.Execute()
+			c.Answer(&pb.TxnResponse{Header: resp.(*pb.TxnResponse).Header}, nil)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := kv.Put(ctx, "k", "v")
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
+		require.Less(t, cluster.Count("Txn")-before, 600, "0.1 s each")
+		hook.Remove()
+		require.Equal(t, 1, cluster.PutCount("k"))
+	})
+}
+
 // TestClusterChanged gets an answer of another cluster, and of one that was restored.
 func TestClusterChanged(t *testing.T) {
 	for name, change := range map[string]func(*pb.TxnResponse){

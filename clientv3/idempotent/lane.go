@@ -14,8 +14,6 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// This file is the protocol of a lane: what to send next, and what an answer proves. It has no I/O and no clock.
-//
 // A lane is a key that one writer writes. Each request compares the key's mod revision with the one that the writer
 // last saw, the guard, and writes the key: of all requests with one guard a server executes one at most, whenever they
 // arrive. A request whose guard does not hold reads the lane's record, which names the request that was executed.
@@ -65,7 +63,8 @@ type result struct {
 // maxOpen bounds the open ids that a lane remembers. A lane whose record has an older id is not used again.
 const maxOpen = 32
 
-// lane is the state of a lane. One write at a time uses it, from begin to a verdict.
+// lane is the state of a lane: it says what to send next, and what an answer proves, without I/O or a clock. One write at a
+// time uses it, from begin to a verdict.
 type lane struct {
 	key      string
 	guard    int64 // the mod revision of the key, 0 before it is created

@@ -21,8 +21,15 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// otherLanes is how many lanes a write tries without a pause. More than one is needed when a lease has ended.
-const otherLanes = 3
+// lanesAtOnce is how many lanes a write tries without a pause. More than one is needed when a lease has ended.
+const lanesAtOnce = 3
+
+var (
+	// errLaneLost is the cause of an unknown outcome whose record was deleted.
+	errLaneLost = errors.New("idempotent: the lease ended, or another client deleted the lane's key, before the answer to a write was known")
+	// errMismatch says that the response to a write does not match the request.
+	errMismatch = errors.New("idempotent: the response to a write does not match its request")
+)
 
 // write executes an operation once.
 func (k *KV) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
@@ -39,7 +46,7 @@ func (k *KV) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, er
 			k.counters.ended(r)
 			return a.conclude(ctx, r, err)
 		}
-		if lanes < otherLanes {
+		if lanes < lanesAtOnce {
 			continue
 		}
 		if err := pause.For(ctx, k.pacing.Delay(lanes)); err != nil {
@@ -47,6 +54,9 @@ func (k *KV) write(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, er
 		}
 	}
 }
+
+// over returns why the history of the lanes is over, nil if it is not.
+func (k *KV) over() error { return k.tracker.Over(k.history) }
 
 // attempts are the requests of one write in one lane.
 type attempts struct {
@@ -82,7 +92,6 @@ func (a *attempts) run(ctx context.Context) (result, error) {
 				cause = err
 			}
 			r = l.failed(class, unsure.Load())
-			failures++
 			if step == stepCreate && errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				l.ended, r.verdict = true, elsewhere
 			}
@@ -90,14 +99,25 @@ func (a *attempts) run(ctx context.Context) (result, error) {
 		if l.ended && (r.verdict == elsewhere || r.verdict == unknown) {
 			a.kv.pool.end(a.session)
 		}
-		if r.verdict == undecided && err != nil && pause.For(ctx, a.kv.pacing.Delay(failures)) != nil {
-			r = l.leave()
-			cause = ctx.Err()
+		if r.verdict == undecided && err != nil {
+			failures++
+			if pause.For(ctx, a.kv.pacing.Delay(failures)) != nil {
+				r = l.leave()
+				cause = ctx.Err()
+			}
 		}
 		if r.verdict != undecided {
 			return r, cause
 		}
 	}
+}
+
+// newIDs returns ids that no copy of this process has, even if a running virtual machine is cloned.
+func newIDs() (creation, write, removal id) {
+	var random [24]byte
+	_, _ = rand.Read(random[:])                                                     // it never fails
+	next := func(at int) id { return id(binary.BigEndian.Uint64(random[at:]) | 1) } // not 0
+	return next(0), next(8), next(16)
 }
 
 // send sends a request for the current step.
@@ -178,23 +198,6 @@ func (a *attempts) conclude(ctx context.Context, r result, err error) (clientv3.
 		return clientv3.OpResponse{}, &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: cmp.Or(err, errLaneLost)}
 	}
 }
-
-// over returns why the history of the lanes is over, nil if it is not.
-func (k *KV) over() error { return k.tracker.Over(k.history) }
-
-// errLaneLost is the cause of an unknown outcome whose record was deleted.
-var errLaneLost = errors.New("idempotent: the lease ended, or another client deleted the lane's key, before the answer to a write was known")
-
-// newIDs returns ids that no copy of this process has, even if a running virtual machine is cloned.
-func newIDs() (creation, write, removal id) {
-	var random [24]byte
-	_, _ = rand.Read(random[:])                                                     // it never fails
-	next := func(at int) id { return id(binary.BigEndian.Uint64(random[at:]) | 1) } // not 0
-	return next(0), next(8), next(16)
-}
-
-// errMismatch says that the response to a write does not match the request.
-var errMismatch = errors.New("idempotent: the response to a write does not match its request")
 
 // response returns the caller's part of the answer that ended the write. The first operation of the answer is the
 // lane's.
