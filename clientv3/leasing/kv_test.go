@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
@@ -162,6 +163,28 @@ func TestSpans(t *testing.T) {
 		},
 	} {
 		require.Equal(t, tt.want, k.spansOf(tt.op), name)
+	}
+}
+
+// A delete of a range that is blocked by another client's leasing key, which two spans list: its guard passes this client's
+// keys, but none of the other's.
+func TestReleaseOwned(t *testing.T) {
+	for foreign, floor := range map[int64]int64{3: 0, 7: 5} {
+		c := newCache("m/")
+		c.start(&leaseSession{lease: 1})
+		c.entries["a"] = &entry{key: "a", rev: 5}
+		w := c.beginWrite([]span{{Range: semantics.Range{Key: "m/a", End: "m/c"}}, {Range: semantics.Range{Key: "m/b"}}})
+		b := &mvccpb.KeyValue{Key: []byte("m/b"), CreateRevision: foreign, Lease: 2}
+		blocking := func(keys ...*mvccpb.KeyValue) *pb.ResponseOp {
+			return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Kvs: keys}}}
+		}
+		own, others := c.releaseOwned(w, &clientv3.TxnResponse{Responses: []*pb.ResponseOp{
+			blocking(&mvccpb.KeyValue{Key: []byte("m/a"), CreateRevision: 5, Lease: 1}, b), blocking(b),
+		}})
+		require.Empty(t, own)
+		require.Equal(t, []leasingKey{{"m/b", foreign}}, others)
+		require.Equal(t, floor, w.spans[0].floor)
+		require.NotNil(t, c.readableLocked("a"))
 	}
 }
 

@@ -67,9 +67,9 @@ func (k *kv) makeWay(ctx context.Context, w *write, resp *clientv3.TxnResponse) 
 	if err != nil {
 		return err
 	}
-	// etcd serves a watch from its next revision on at once, one from an earlier revision within 100 ms.
+	// The watch begins after the first revocation, since etcd serves one that begins earlier only within 100 ms.
 	if len(own) > 0 {
-		rev = resp.Header.Revision // their deletion may be executed before the revocations
+		rev = resp.Header.Revision // the deletion of own keys may be executed before the revocations
 	}
 	return k.awaitDeletion(ctx, append(own, requested...), rev)
 }
@@ -202,25 +202,25 @@ func (c *cache) abandon(w *write) (release []leasingKey) {
 // releaseOwned ends a write that was blocked by the leasing keys in listed, span by
 // span. It drops entries that are not owned any more, and returns the leasing keys to
 // delete: this client's and those of others. For a range it sets floor to the highest
-// create revision of the keys that may stay.
+// create revision of the keys that may stay, unless an earlier one has to go: the guard
+// must not hold before that is deleted.
 func (c *cache) releaseOwned(w *write, listed *clientv3.TxnResponse) (own, foreign []leasingKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept, gone := map[string]int64{}, map[string]bool{}
 	for i := range w.spans {
 		s := &w.spans[i]
-		s.floor = 0
-		lowest := int64(math.MaxInt64) // of those to delete
+		highest, lowest := int64(0), int64(math.MaxInt64) // of those that stay, of those to delete
 		for _, l := range optxn.At(listed, i).GetResponseRange().GetKvs() {
 			key, name := strings.TrimPrefix(string(l.Key), c.prefix), leasingKey{string(l.Key), l.CreateRevision}
 			ours := c.session != nil && clientv3.LeaseID(l.Lease) == c.session.lease
-			if ours && !s.exclusive && string(l.Value) != revoked && c.ownsLocked(key, l.CreateRevision) {
+			if ours && !s.exclusive && c.ownsLocked(key, l.CreateRevision) {
 				kept[key] = l.CreateRevision
-				s.floor = max(s.floor, l.CreateRevision)
+				highest = max(highest, l.CreateRevision)
 				continue
 			}
 			lowest = min(lowest, l.CreateRevision)
-			if gone[name.name] {
+			if gone[name.name] { // listed for another span, too
 				continue
 			}
 			gone[name.name] = true
@@ -231,13 +231,13 @@ func (c *cache) releaseOwned(w *write, listed *clientv3.TxnResponse) (own, forei
 				foreign = append(foreign, name)
 			}
 		}
-		if s.floor >= lowest {
-			s.floor = 0 // the guard must not hold before they are deleted
+		if s.floor = highest; highest > lowest {
+			s.floor = 0
 		}
 	}
 	for _, e := range w.entries {
 		e.writers--
-		if kept[e.key] != e.rev || gone[c.prefix+e.key] {
+		if kept[e.key] != e.rev {
 			c.invalidateLocked(e.key, e.rev)
 		}
 	}
