@@ -39,7 +39,7 @@ var layers = map[string][]string{
 	"internal/leader":           {"balancer", "health"},
 	"observe":                   {"health"},
 	"observe/introspect":        {"observe"},
-	"observe/outage":            {"observe", "health"},
+	"observe/outage":            {"observe", "health", "internal/pause"},
 	"observe/pools":             {"observe", "pool", "pool/grpcpool"},
 	"internal/observed":         {"balancer", "health", "observe", "observe/introspect"},
 	"internal/channel":          {"internal/endpoint", "retry", "health", "balancer", "observe", "observe/introspect", "internal/leader", "internal/observed", "internal/pause", "internal/proxy", "internal/hedge"},

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/health"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/observe"
 )
 
@@ -140,10 +141,7 @@ func (r *Reporter) removeLocked(endpoint string) {
 func (r *Reporter) followLocked() {
 	r.changed = time.Now()
 	if r.following {
-		select {
-		case r.change <- struct{}{}:
-		default:
-		}
+		pause.Signal(r.change)
 	} else if !r.closed {
 		r.following = true
 		r.running.Go(r.follow)
