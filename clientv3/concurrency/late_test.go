@@ -10,8 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/quorate/quorate/clientv3"
 	. "github.com/quorate/quorate/clientv3/concurrency"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
 	"github.com/quorate/quorate/internal/grpctest"
 )
@@ -185,4 +190,172 @@ func TestUncertainOutcomeOfACall(t *testing.T) {
 		require.Equal(t, before+1, f.Count("Txn"))
 		require.NoError(t, holder.Unlock(t.Context()))
 	})
+}
+
+// The cluster becomes unreachable while Lock waits. The key is deleted when it is reachable again, and Lock does not
+// wait for that.
+func TestCleanupIsBounded(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		core, logs := observer.New(zap.WarnLevel)
+		clientv3.WithZapLogger(zap.New(core))(f.client)
+		s := f.session(t)
+		m := NewMutex(s, "lock")
+		holder, other := lock(t, f.session(t), "lock"), NewMutex(f.session(t), "other")
+		waiting := clienttest.Go(func() error { return m.Lock(grpctest.Within(t, 5*time.Second)) })
+		start := time.Now()
+		f.stop()
+		require.Equal(t, context.DeadlineExceeded, <-waiting)
+		require.LessOrEqual(t, time.Since(start), 8*time.Second, "3 s after the context has ended")
+		require.Equal(t, ErrLockReleased, m.Unlock(t.Context()))
+
+		start = time.Now()
+		require.Equal(t, context.DeadlineExceeded, other.Lock(grpctest.Within(t, 5*time.Second)))
+		require.LessOrEqual(t, time.Since(start), 8*time.Second)
+
+		notes := logs.FilterFieldKey("key").All()
+		require.Len(t, notes, 2)
+		require.Equal(t, keyOf(s, "lock"), notes[0].ContextMap()["key"])
+
+		f.start()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+	})
+}
+
+// The cleanup lasts for a quarter of an hour.
+func TestCleanupEnds(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		require.NoError(t, lock(t, s, "lock").Unlock(t.Context()))
+		key := keyOf(s, "lock")
+		put := func() {
+			clienttest.Must(f.client.Put(t.Context(), key, "", clientv3.WithLease(s.Lease())))
+			synctest.Wait()
+		}
+		put()
+		require.Nil(t, f.Get(key))
+		f.stop()
+		time.Sleep(10 * time.Second)
+		f.start()
+		time.Sleep(14 * time.Minute)
+		put()
+		require.Nil(t, f.Get(key))
+		time.Sleep(time.Minute)
+		put()
+		require.NotNil(t, f.Get(key))
+
+		// Another failed attempt restarts the cleanup.
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		require.NoError(t, NewMutex(s, "lock").TryLock(t.Context()))
+		time.Sleep(time.Minute)
+		require.NotNil(t, f.Get(key), "the session holds the lock")
+	})
+}
+
+// The cleanup ends when the deletion is not permitted.
+func TestCleanupEndsWhenItIsRefused(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		lock(t, f.session(t), "lock")
+		s := f.session(t)
+		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(grpctest.Within(t, time.Second)) })
+		f.On("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		require.Equal(t, context.DeadlineExceeded, <-waiting)
+		time.Sleep(time.Hour)
+		before := f.Count("Txn")
+		require.Less(t, before, 20)
+		time.Sleep(time.Hour)
+		require.Equal(t, before, f.Count("Txn"))
+	})
+}
+
+// The cleanup spares a key of the same name with another lease. A session with WithLease does not clean up: the key may
+// be another session's.
+func TestCleanupSparesKeysOfOthers(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		s := f.session(t)
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		require.NoError(t, lock(t, s, "lock").Unlock(t.Context()))
+		f.put(t, keyOf(s, "lock"), "")
+		time.Sleep(time.Minute)
+		require.NotNil(t, f.Get(keyOf(s, "lock")))
+
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		require.NoError(t, lock(t, f.session(t, WithLease(s.Lease())), "given").Unlock(t.Context()))
+		m := lock(t, s, "given")
+		time.Sleep(time.Minute)
+		require.True(t, owns(t, f.client, m))
+	})
+}
+
+// A leftover whose key cannot be watched is deleted again, less and less often.
+func TestCleanupWithoutAWatch(t *testing.T) {
+	withFake(t, 3, func(t *testing.T, f fake) {
+		s := f.session(t)
+		f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+		clienttest.RefuseWatches(f.Cluster, rpctypes.ErrPermissionDenied)
+		require.NoError(t, lock(t, s, "lock").Unlock(t.Context()))
+		before := f.Count("Txn")
+		time.Sleep(5 * time.Minute)
+		require.Less(t, f.Count("Txn")-before, 140, "two in 5 to 10 s")
+	})
+}
+
+// A Lock gives up while a TryLock of its session is under way, and leaves the key to it. The TryLock is refused without
+// seeing the key, which is then deleted.
+func TestKeyLeftToARefusedTryLockIsDeleted(t *testing.T) {
+	withFake(t, 1, func(t *testing.T, f fake) {
+		holder := lock(t, f.session(t), "lock")
+		s := f.session(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := clienttest.Go(func() error { return NewMutex(s, "lock").Lock(ctx) })
+		release := make(chan struct{})
+		f.Once("Txn", func(call *fakeetcd.Call) {
+			_ = call.Hold(release)
+			call.Answer(nil, rpctypes.ErrGRPCPermissionDenied)
+		})
+		refused := clienttest.Go(func() error { return NewMutex(s, "lock").TryLock(t.Context()) })
+		cancel()
+		require.Equal(t, context.Canceled, requireNow(t, waiting))
+		require.Equal(t, []string{holder.Key(), keyOf(s, "lock")}, f.keys(t, "lock"))
+		close(release)
+		require.Equal(t, rpctypes.ErrPermissionDenied, requireNow(t, refused))
+		synctest.Wait()
+		require.Equal(t, []string{holder.Key()}, f.keys(t, "lock"))
+	})
+}
+
+// slowWatcher takes a second to notice that a context has ended.
+type slowWatcher struct {
+	clientv3.Watcher
+	returned atomic.Bool
+}
+
+func (w *slowWatcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	<-ctx.Done()
+	time.Sleep(time.Second)
+	w.returned.Store(true)
+	ch := make(chan clientv3.WatchResponse)
+	close(ch)
+	return ch
+}
+
+// When Orphan or Close has returned, nothing of the session runs any more.
+func TestSessionEndWaitsForItsCleanups(t *testing.T) {
+	for name, end := range map[string]func(*Session) error{
+		"Orphan": func(s *Session) error { s.Orphan(); return nil },
+		"Close":  (*Session).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFake(t, 1, func(t *testing.T, f fake) {
+				w := &slowWatcher{Watcher: f.client.Watcher}
+				f.client.Watcher = w
+				s := f.session(t)
+				f.Once("Txn", func(call *fakeetcd.Call) { call.BreakConn() })
+				lock(t, s, "lock")
+				require.NoError(t, end(s))
+				require.True(t, w.returned.Load())
+			})
+		})
+	}
 }

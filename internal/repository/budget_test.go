@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
 	"balancer":    {5390, 6575},
-	"clientv3":    {22355, 29205},
+	"clientv3":    {22350, 29200},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},
@@ -35,7 +35,7 @@ var codeBudgets = map[string]codeLines{
 	"internal":    {4450, 6160},
 	"keepalive":   {485, 1040},
 	"lab":         {10475, 15245},
-	"observe":     {2385, 2385},
+	"observe":     {2380, 2385},
 	"pool":        {1990, 3025},
 	"resolver":    {3820, 4540},
 	"retry":       {1295, 1190},

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -259,4 +260,125 @@ func TestEndlessTTL(t *testing.T) {
 		require.Zero(t, p.closed)
 		require.True(t, p.validUntil.After(r.now.Add(24*365*time.Hour)))
 	}
+}
+
+// requireOrdered checks the heap order, and that each lease knows its index.
+func requireOrdered(t testing.TB, q queue) {
+	t.Helper()
+	for i, l := range q {
+		if parent := q[(max(i, 1)-1)/2]; int(l.index) != i || parent.when > l.when {
+			require.Fail(t, "not in order", "%d: index %d, at %d after %d", i, l.index, l.when, parent.when)
+		}
+	}
+}
+
+func TestQueue(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var q queue
+		held := map[*entry]instant{}
+		for range 300 {
+			if len(held) == 0 || r.IntN(5) < 3 {
+				l, when := &entry{}, instant(r.IntN(40))
+				q.push(l, when)
+				held[l] = when
+			} else {
+				l := q[r.IntN(len(q))]
+				q.remove(l)
+				delete(held, l)
+			}
+			require.Len(t, q, len(held))
+			requireOrdered(t, q)
+		}
+		var order []instant
+		for l, when := q.next(); l != nil; l, when = q.next() {
+			require.Equal(t, held[l], when)
+			order = append(order, when)
+			q.remove(l)
+		}
+		require.Len(t, order, len(held))
+		require.True(t, slices.IsSorted(order))
+	}
+	_, when := queue(nil).next()
+	require.Equal(t, never, when)
+}
+
+// The state of a lease outlives its last subscriber for as long as the lease certainly lives.
+func TestLeaseIsRemembered(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after func(r *rig)
+		known bool
+	}{
+		{"Once", func(r *rig) {
+			r.once(1)
+			r.take()
+			r.answer(1, ttl)
+		}, true},
+		{"the keeper left", func(r *rig) { r.leave(r.renewed(1), context.Canceled) }, true},
+		{"the keeper left before an answer", func(r *rig) {
+			r.m.Granted(r.now, r.now, 1, int64(ttl/time.Second))
+			p := r.keep(1)
+			r.take()
+			r.leave(p, context.Canceled)
+			r.answer(1, ttl)
+		}, true},
+		{"lease not found", func(r *rig) {
+			r.renewed(1)
+			r.pass(ttl / 3)
+			r.take()
+			r.answer(1, 0)
+		}, false},
+		{"revoked", func(r *rig) {
+			r.renewed(1)
+			r.m.Revoked(r.now, 1)
+		}, false},
+		{"revoked later", func(r *rig) {
+			r.leave(r.renewed(1), context.Canceled)
+			r.m.Revoked(r.now, 1)
+		}, false},
+		{"revoked with a request unanswered", func(r *rig) {
+			r.renewed(1)
+			r.pass(ttl / 3)
+			r.take()
+			r.m.Revoked(r.now, 1)
+			r.answer(1, ttl)
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.connect()
+			tt.after(r)
+			require.Equal(t, Gone, r.state(1))
+			until := r.epoch.Add(ttl)
+			r.pass(time.Second)
+			p := r.keep(1)
+			if !tt.known {
+				require.Zero(t, p.validUntil)
+				require.Equal(t, r.m.now.add(firstAnswer), r.m.leases[1].deadline)
+				return
+			}
+			require.Equal(t, until, p.validUntil)
+			require.Equal(t, instant(ttl), r.m.leases[1].deadline)
+		})
+	}
+}
+
+// A lost stream keeps no reference to a lease that is gone.
+func TestLostStreamForgetsItsLeases(t *testing.T) {
+	r := newRig(t)
+	p := r.keep(1)
+	r.connect()
+	r.take()
+	r.m.Lost(r.now, errBroken)
+	require.NotNil(t, r.m.oldest)
+	r.leave(p, context.Canceled)
+	require.Nil(t, r.m.oldest)
+
+	r.keep(2)
+	r.connect()
+	r.take()
+	r.m.Lost(r.now, errBroken)
+	r.connect()
+	require.Nil(t, r.m.oldest, "the earlier stream suspects no lease")
 }

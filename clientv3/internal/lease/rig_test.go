@@ -7,9 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/internal/pause"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // ttl is the TTL of the leases in these tests, and firstAnswer their bound for the first answer.
 const (
