@@ -44,7 +44,7 @@ type attempt struct {
 const (
 	markQuiet    = 1 << iota // its stream was quiet when it ended
 	markInsecure             // its endpoint gets no secrets, because the connection is not secure
-	markOwn                  // the program's own client opened its stream
+	markOwn                  // the program opened its stream itself, on [Channel.Conn]
 )
 
 var _ balancer.Watcher = (*attempt)(nil)

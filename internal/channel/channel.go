@@ -271,6 +271,18 @@ func (c *Channel) Statuses() []health.Status {
 	return all
 }
 
+// Unanswered returns for how long the oldest attempt in flight has had no answer; 0 if there is
+// none.
+func (c *Channel) Unanswered() time.Duration {
+	var oldest time.Duration
+	for _, ep := range c.monitor.Endpoints() {
+		for _, call := range ep.Inspect(1).Calls {
+			oldest = max(oldest, time.Since(call.Start))
+		}
+	}
+	return oldest
+}
+
 // Strategy returns the name of the balancing strategy.
 func (c *Channel) Strategy() string { return c.strategy }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -141,18 +140,6 @@ func (c *Channel) Failing() error {
 		return *f
 	}
 	return nil
-}
-
-// Unanswered returns for how long the oldest attempt in flight has had no answer; 0 if there is
-// none.
-func (c *Channel) Unanswered() time.Duration {
-	var oldest time.Duration
-	for _, ep := range c.monitor.Endpoints() {
-		for _, call := range ep.Inspect(1).Calls {
-			oldest = max(oldest, time.Since(call.Start))
-		}
-	}
-	return oldest
 }
 
 // refusals holds the endpoints whose members refused a piece of work for a reason that

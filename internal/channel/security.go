@@ -146,8 +146,8 @@ type transportCredentials struct {
 }
 
 // newTransportCredentials takes the TLS configuration of the client, if it has one, and whether
-// its first endpoints use TLS: gRPC checks options such as call credentials that require TLS
-// against one answer.
+// its first endpoints use TLS. gRPC asks for one Info, which stands for all endpoints: it refuses
+// call credentials that require TLS if Info has none.
 func newTransportCredentials(config *tls.Config, roots func() *x509.CertPool, anyTLS bool, s *sharing) credentials.TransportCredentials {
 	c := &transportCredentials{
 		anyTLS: anyTLS,
