@@ -162,7 +162,7 @@ func orNone(c *Client) *Client {
 	return c
 }
 
-// This file adapts the services to a protobuf client supplied by the program, such
+// What follows adapts the services to a protobuf client supplied by the program, such
 // as a mock written for the official client: it receives only the calls that
 // callers make, in the official client's order.
 

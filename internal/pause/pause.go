@@ -50,8 +50,8 @@ const (
 	// cluster in which all clients lose their watches at once.
 	firstDelay = 100 * time.Millisecond
 
-	// maxDelay bounds the load of clients whose requests fail. It does not delay recovery
-	// after an outage, because an attempt that waits for its end takes longer than that.
+	// maxDelay bounds the load of clients whose requests fail. It does not delay recovery:
+	// an attempt that waits until an outage ends takes longer, and resets the delays.
 	maxDelay = 10 * time.Second
 )
 
@@ -61,7 +61,7 @@ type Backoff struct {
 	last time.Duration
 }
 
-// next returns the bound of the next delay, after an attempt of the given duration.
+// next returns the bound of the next delay.
 func (b *Backoff) next(took time.Duration) time.Duration {
 	if took >= maxDelay {
 		b.last = 0
@@ -70,8 +70,8 @@ func (b *Backoff) next(took time.Duration) time.Duration {
 	return b.last
 }
 
-// Wait returns when the next delay has passed, or ctx has ended. An attempt that took at
-// least the maximum delay resets the delays.
+// Wait returns when the next delay has passed, or ctx has ended, after an attempt of the
+// given duration.
 func (b *Backoff) Wait(ctx context.Context, took time.Duration) {
 	half := b.next(took) / 2
 	_ = For(ctx, half+rand.N(half)) // the caller sees that it has ended

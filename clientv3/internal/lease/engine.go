@@ -211,7 +211,7 @@ const (
 
 	// silenceShare is the fraction (1/silenceShare) of the TTL for which a stream
 	// may be silent with requests unanswered, unless members are known to be slow, see
-	// machine_stream.go. After a fault just after a renewal, the next request is sent
+	// Machine.silenceLimit. After a fault just after a renewal, the next request is sent
 	// after a third of the TTL, the stream is closed after another quarter, the
 	// next stream after three quarters of the rest, and time is left for a third
 	// member.

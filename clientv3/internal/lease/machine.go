@@ -47,8 +47,8 @@ type entry struct {
 	index   int32 // in the queue of its state
 	keepers int32 // the number of subscribers other than Once
 	state   State
-	// spread says that the latest request goes together with those of other leases,
-	// not at the lease's own time.
+	// spread says that the next renewal gets a random time, because the latest request
+	// goes together with those of other leases.
 	spread  bool
 	request uint64  // the number of the latest request
 	when    instant // orders the queue

@@ -12,8 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// This file is the part of the machine that tracks the stream.
-
 // Opening records that a stream is being opened.
 func (m *Machine) Opening(now time.Time) {
 	m.at(now)
@@ -186,14 +184,6 @@ func (m *Machine) WakeAt() (time.Time, bool) {
 	return m.epoch.Add(time.Duration(wake)), true
 }
 
-// This file decides how long the machine waits for a silent stream.
-//
-// The stream must move soon off a member that hangs, but not off one that is slow:
-// on the next stream the answer would take as long. Only waiting distinguishes the
-// two. So the first silence is cut short, each further one may last twice as long,
-// and that tolerance is kept while it is needed. etcd's grpc-proxy is always slow in
-// this sense: it answers a keepalive when it next renews the lease by itself.
-
 // demands reports whether the stream has an unanswered request, or is being opened for a due
 // request.
 func (m *Machine) demands() bool {
@@ -211,6 +201,12 @@ func (m *Machine) demands() bool {
 // of the shortest TTL concerned, at most 2 s, or longer if members were slow before.
 // If the lease that expires first has too little time left to give the next stream
 // more than this one, this stream gets three quarters of it.
+//
+// The stream must move soon off a member that hangs, but not off one that is slow:
+// on the next stream the answer would take as long. Only waiting distinguishes the
+// two. So the first silence is cut short, each further one may last twice as long,
+// and that tolerance is kept while it is needed. etcd's grpc-proxy is always slow in
+// this sense: it answers a keepalive when it next renews the lease by itself.
 func (m *Machine) silenceLimit() time.Duration {
 	least := min(m.shortest/silenceShare, maxSilence)
 	if m.tolerance <= least {
@@ -222,10 +218,6 @@ func (m *Machine) silenceLimit() time.Duration {
 		return max(least, left/4*3)
 	}
 	return m.tolerance
-}
-
-func (m *Machine) silent() bool {
-	return m.demands() && m.now >= m.quiet.add(m.silenceLimit())
 }
 
 // Silent returns an error if the stream, or its opening, has unanswered requests and has been
@@ -243,7 +235,11 @@ func (m *Machine) Silent(now time.Time) error {
 	return status.Error(codes.Unavailable, fmt.Sprintf("etcdclient: the endpoint %s for %v", what, m.silenceLimit()))
 }
 
-// tolerate doubles the wait for the next stream.
+func (m *Machine) silent() bool {
+	return m.demands() && m.now >= m.quiet.add(m.silenceLimit())
+}
+
+// tolerate lets the next stream be silent for twice as long.
 func (m *Machine) tolerate() {
 	m.tolerance = max(m.tolerance, min(2*m.silenceLimit(), maxTolerance))
 	m.slow = m.now

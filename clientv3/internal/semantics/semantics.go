@@ -113,8 +113,8 @@ func compare(c *pb.Compare, kv *mvccpb.KeyValue) int {
 	}
 }
 
-// LimitBeforeSort is how many keys etcd reads before it sorts and filters: one more than the limit, or all, 0, where it knows
-// that it has to see them all. It does not know that of a sort target without a sort order, and then sorts the first keys only.
+// LimitBeforeSort returns how many keys etcd reads before it sorts and filters: one more than the limit, or 0 for all if a filter
+// or a sort order needs them. A sort target without an order does not count: etcd then sorts only what it has read.
 func LimitBeforeSort(r *pb.RangeRequest) int64 {
 	bounded := r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0
 	ordered := r.SortOrder == pb.RangeRequest_NONE ||
