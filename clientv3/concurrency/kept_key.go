@@ -174,80 +174,6 @@ func KeepKey(ctx context.Context, client *clientv3.Client, key, value string, op
 	return k, nil
 }
 
-// first puts the key for the first time. If the outcome of the write is unknown, it writes again under
-// another lease and revokes the first one, so that a late write can neither replace the key of another client
-// nor put it back after Remove.
-func (k *KeptKey) first() error {
-	ctx, cancel := context.WithTimeout(k.ctx, cmp.Or(k.opts.FirstTimeout, defaultFirstTimeout))
-	defer cancel()
-	var delay pause.Backoff
-	for {
-		began := time.Now()
-		earlier := slices.Clone(k.leases) // ensureKey may forget some
-		if err := k.open(ctx); err != nil {
-			_ = k.discard(k.leases)
-			return err
-		}
-		state, err := KeyHeld, error(nil)
-		if k.opts.Overwrite {
-			err = k.overwriteKey(ctx)
-		} else {
-			state, err = k.ensureKey(ctx)
-		}
-		if err == nil {
-			k.unsure = k.discard(earlier)
-			k.keepLeases()
-			k.missing = false
-			k.notify(state, nil)
-			return nil
-		}
-		k.session.Orphan()
-		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
-			_ = k.discard(k.leases)
-			return err
-		}
-		delay.Wait(ctx, time.Since(began))
-	}
-}
-
-// discard revokes leases if that is possible soon, and returns the others, which expire.
-func (k *KeptKey) discard(leases []clientv3.LeaseID) (left []clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), revokeTimeout)
-	defer cancel()
-	for _, lease := range leases {
-		if _, err := k.client.Revoke(ctx, lease); err != nil {
-			left = append(left, lease)
-		}
-	}
-	return left
-}
-
-// run keeps the key, with a new lease whenever one is lost.
-func (k *KeptKey) run() {
-	defer func() { <-k.owned }()
-	var delay pause.Backoff
-	began := time.Now()
-	for err := k.serve(); !k.over(); {
-		k.notify(KeyLost, err)
-		delay.Wait(k.ctx, time.Since(began))
-		began = time.Now()
-		if err = k.open(k.ctx); err == nil {
-			err = k.serve()
-		}
-	}
-	switch {
-	case k.client.Ctx().Err() != nil:
-		k.notify(KeyLost, ErrClientClosed)
-	case k.outer.Err() != nil:
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.outer), revokeTimeout)
-		defer cancel()
-		k.notify(KeyRemoved, k.revoke(ctx))
-	}
-}
-
-// over reports whether the key is no longer to be kept. ctx ends shortly after the client's.
-func (k *KeptKey) over() bool { return k.ctx.Err() != nil || k.client.Ctx().Err() != nil }
-
 // State returns the latest event.
 func (k *KeptKey) State() KeyEvent {
 	k.mu.Lock()
@@ -257,32 +183,6 @@ func (k *KeptKey) State() KeyEvent {
 
 // Key returns the key.
 func (k *KeptKey) Key() string { return k.key }
-
-// notify stores an event and reports it if it differs from the last one.
-func (k *KeptKey) notify(state KeyState, err error) {
-	k.mu.Lock()
-	e := KeyEvent{State: state, Lease: k.event.Lease, Err: err}
-	if state == KeyHeld || state == KeySuperseded {
-		e.Lease = k.session.id
-	}
-	known := e.State == k.event.State && fmt.Sprint(e.Err) == fmt.Sprint(k.event.Err)
-	if !known {
-		e.Again = e.State == KeyHeld && k.before
-		k.before = k.before || e.State != KeyHeld
-		k.event = e
-		k.announceLocked()
-	}
-	k.mu.Unlock()
-	if !known && k.opts.Notify != nil {
-		k.opts.Notify(e)
-	}
-}
-
-// announceLocked wakes the callers that wait for an update.
-func (k *KeptKey) announceLocked() {
-	close(k.changed)
-	k.changed = make(chan struct{})
-}
 
 // SetValue changes the value, and returns when it is in etcd.
 //
@@ -345,23 +245,6 @@ func (k *KeptKey) set(change func(string) (string, error)) (int, error) {
 	return k.version, nil
 }
 
-// desired returns what is to be written.
-func (k *KeptKey) desired() (value string, version int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.value, k.version
-}
-
-// wrote records that a version is in etcd.
-func (k *KeptKey) wrote(version int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if version > k.written {
-		k.written = version
-		k.announceLocked()
-	}
-}
-
 // Remove removes the key permanently. It revokes the lease, so it cannot delete the key of another
 // client, and a late write cannot restore it. After an error it can be called again.
 //
@@ -413,19 +296,40 @@ func (k *KeptKey) notRemoved(err error) error {
 // seconds returns the TTL as a lease has it.
 func (k *KeptKey) seconds() int64 { return int64((k.opts.TTL-1)/time.Second) + 1 }
 
-// open makes the lease under which the key is kept from now on. ctx bounds the grant.
-func (k *KeptKey) open(ctx context.Context) error {
-	s, err := openSession(ctx, k.client, sessionOptions{ttl: k.seconds(), ctx: k.ctx})
-	if err != nil {
-		return err
+// first puts the key for the first time. If the outcome of the write is unknown, it writes again under
+// another lease and revokes the first one, so that a late write can neither replace the key of another client
+// nor put it back after Remove.
+func (k *KeptKey) first() error {
+	ctx, cancel := context.WithTimeout(k.ctx, cmp.Or(k.opts.FirstTimeout, defaultFirstTimeout))
+	defer cancel()
+	var delay pause.Backoff
+	for {
+		began := time.Now()
+		earlier := slices.Clone(k.leases) // ensureKey may forget some
+		if err := k.open(ctx); err != nil {
+			_ = k.discard(k.leases)
+			return err
+		}
+		state, err := KeyHeld, error(nil)
+		if k.opts.Overwrite {
+			err = k.overwriteKey(ctx)
+		} else {
+			state, err = k.ensureKey(ctx)
+		}
+		if err == nil {
+			k.unsure = k.discard(earlier)
+			k.keepLeases()
+			k.missing = false
+			k.notify(state, nil)
+			return nil
+		}
+		k.session.Orphan()
+		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
+			_ = k.discard(k.leases)
+			return err
+		}
+		delay.Wait(ctx, time.Since(began))
 	}
-	k.session, k.leases = s, append(k.leases, s.id)
-	return nil
-}
-
-// keepLeases forgets the earlier leases, but for those whose request may still arrive.
-func (k *KeptKey) keepLeases() {
-	k.leases = slices.Compact(append(slices.Clone(k.unsure), k.session.id))
 }
 
 // overwriteKey writes the key, even if another client owns it.
@@ -436,6 +340,54 @@ func (k *KeptKey) overwriteKey(ctx context.Context) error {
 		k.wrote(version)
 	}
 	return err
+}
+
+// discard revokes leases if that is possible soon, and returns the others, which expire.
+func (k *KeptKey) discard(leases []clientv3.LeaseID) (left []clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), revokeTimeout)
+	defer cancel()
+	for _, lease := range leases {
+		if _, err := k.client.Revoke(ctx, lease); err != nil {
+			left = append(left, lease)
+		}
+	}
+	return left
+}
+
+// run keeps the key, with a new lease whenever one is lost.
+func (k *KeptKey) run() {
+	defer func() { <-k.owned }()
+	var delay pause.Backoff
+	began := time.Now()
+	for err := k.serve(); !k.over(); {
+		k.notify(KeyLost, err)
+		delay.Wait(k.ctx, time.Since(began))
+		began = time.Now()
+		if err = k.open(k.ctx); err == nil {
+			err = k.serve()
+		}
+	}
+	switch {
+	case k.client.Ctx().Err() != nil:
+		k.notify(KeyLost, ErrClientClosed)
+	case k.outer.Err() != nil:
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(k.outer), revokeTimeout)
+		defer cancel()
+		k.notify(KeyRemoved, k.revoke(ctx))
+	}
+}
+
+// over reports whether the key is no longer to be kept. ctx ends shortly after the client's.
+func (k *KeptKey) over() bool { return k.ctx.Err() != nil || k.client.Ctx().Err() != nil }
+
+// open makes the lease under which the key is kept from now on. ctx bounds the grant.
+func (k *KeptKey) open(ctx context.Context) error {
+	s, err := openSession(ctx, k.client, sessionOptions{ttl: k.seconds(), ctx: k.ctx})
+	if err != nil {
+		return err
+	}
+	k.session, k.leases = s, append(k.leases, s.id)
+	return nil
 }
 
 // serve keeps the key, or waits for it, until the lease is lost, and returns the reason.
@@ -521,6 +473,11 @@ func (k *KeptKey) ensureKey(ctx context.Context) (KeyState, error) {
 	return 0, cmp.Or(ctx.Err(), context.Cause(k.session.ctx))
 }
 
+// keepLeases forgets the earlier leases, but for those whose request may still arrive.
+func (k *KeptKey) keepLeases() {
+	k.leases = slices.Compact(append(slices.Clone(k.unsure), k.session.id))
+}
+
 // watch returns nil when the key has changed, or an update is to be written.
 func (k *KeptKey) watch() error {
 	ctx, cancel := context.WithCancel(k.session.ctx)
@@ -539,4 +496,47 @@ func (k *KeptKey) watch() error {
 			}
 		}
 	}
+}
+
+// desired returns what is to be written.
+func (k *KeptKey) desired() (value string, version int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.value, k.version
+}
+
+// wrote records that a version is in etcd.
+func (k *KeptKey) wrote(version int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if version > k.written {
+		k.written = version
+		k.announceLocked()
+	}
+}
+
+// notify stores an event and reports it if it differs from the last one.
+func (k *KeptKey) notify(state KeyState, err error) {
+	k.mu.Lock()
+	e := KeyEvent{State: state, Lease: k.event.Lease, Err: err}
+	if state == KeyHeld || state == KeySuperseded {
+		e.Lease = k.session.id
+	}
+	known := e.State == k.event.State && fmt.Sprint(e.Err) == fmt.Sprint(k.event.Err)
+	if !known {
+		e.Again = e.State == KeyHeld && k.before
+		k.before = k.before || e.State != KeyHeld
+		k.event = e
+		k.announceLocked()
+	}
+	k.mu.Unlock()
+	if !known && k.opts.Notify != nil {
+		k.opts.Notify(e)
+	}
+}
+
+// announceLocked wakes the callers that wait for an update.
+func (k *KeptKey) announceLocked() {
+	close(k.changed)
+	k.changed = make(chan struct{})
 }
