@@ -285,7 +285,7 @@ const (
 	// is a list.
 	DefaultTolerance = time.Second
 
-	// suspicionLimit is how long all endpoints may be Suspected before they count as out.
+	// suspicionLimit is how long all endpoints may be Suspected, or connecting, before they count as out.
 	// With a witness, the client's probes decide within half a second; when all endpoints
 	// are silent, they stay Suspected.
 	suspicionLimit = 3 * time.Second
@@ -379,11 +379,8 @@ func (s *syncState) check() {
 	case view == serving && s.watching:
 		s.syncedLocked()
 	}
-	limit := s.tolerance
-	if view == unclear && s.cause == nil {
-		limit = max(limit, suspicionLimit) // a first connection over a slow network takes that long
-	}
-	if s.since.IsZero() || now.Sub(s.since) < limit {
+	connecting := view == unclear && s.cause == nil // over a slow network, the first connection takes a while
+	if stale := now.Sub(s.since); s.since.IsZero() || stale < s.tolerance || connecting && stale < suspicionLimit {
 		return
 	}
 	if view == out {
