@@ -10,24 +10,12 @@ import (
 // Local calls need only what an endpoint can do without its peers. Where two members of three are frozen,
 // the third has no leader: it serves local calls, and calls that need full service stay where they are.
 
-// localRank ranks suspects for local calls: one that has given a sign of life since may serve them.
-func (e *Endpoint) localRank(st *health.Status) int {
-	r := rank(st.State, needLocal)
-	if st.State == health.Suspected && !e.healthEntry().AliveSince(st.Since) {
-		r++
-	}
-	return r
-}
-
-// servesLocal reports whether the endpoint may serve local calls: its state allows it, and it has
-// given a sign of life since then.
-func (e *Endpoint) servesLocal(since time.Time) bool {
-	return rank(e.State(), needLocal) <= rank(health.Lagging, needLocal) && e.healthEntry().AliveSince(since)
-}
-
-// hasLocalWitness reports whether another endpoint may serve the local calls of this one.
+// hasLocalWitness reports whether another endpoint may serve the local calls of this one: its state allows it, and it
+// has given a sign of life since.
 func (e *Endpoint) hasLocalWitness(since time.Time) bool {
-	return slices.ContainsFunc(e.others(), func(other *Endpoint) bool { return other.servesLocal(since) })
+	return slices.ContainsFunc(e.others(), func(other *Endpoint) bool {
+		return rank(other.State(), needLocal) <= rank(health.Lagging, needLocal) && other.healthEntry().AliveSince(since)
+	})
 }
 
 // localReads returns the local reads in flight.
@@ -41,7 +29,7 @@ func (e *Endpoint) waitsLocally() bool {
 	return len(stuck) > 0
 }
 
-// stuckLocally returns the local reads that wait at the endpoint, and since when it does not answer
+// stuckLocally returns the local reads that may be stuck at the endpoint, and since when it answers none of
 // them: those on a silent connection, and, on a Lagging endpoint, those that are overdue by far.
 func (e *Endpoint) stuckLocally(now time.Time) (stuck []*call, since time.Time) {
 	st := e.Health()
@@ -66,8 +54,8 @@ func (e *Endpoint) stuckLocally(now time.Time) (stuck []*call, since time.Time) 
 	return stuck, since
 }
 
-// cutLocal ends local reads that wait at the endpoint, once another one may have served them for
-// as long as a witness needs.
+// cutLocal ends local reads that are stuck at the endpoint, once another one could have served them for
+// witnessAfter.
 func (i *investigation) cutLocal(now time.Time) {
 	stuck, since := i.ep.stuckLocally(now)
 	i.localWitness = first(i.localWitness, len(stuck) > 0 && i.ep.hasLocalWitness(since), now)

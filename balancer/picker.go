@@ -58,16 +58,15 @@ func rank(s health.State, n need) int {
 	}
 }
 
-// rank returns how well the endpoint serves a need. For writes, endpoints that have
-// completed work rank better: a response proves only that the server is alive. So do those
-// without a recent verdict.
+// rank returns how well the endpoint serves a need. For local calls, a suspect that has given a sign of life since
+// ranks better. For writes, endpoints that have completed work do: a response proves only that the server is alive. So
+// do those without a recent verdict.
 func (e *Endpoint) rank(n need) int {
-	if n == needLocal {
-		return e.localRank(e.Health())
-	}
-	r := rank(e.State(), n)
-	if n == needWrite && r == 0 && (!e.proven() || e.readmitted()) {
-		return 1
+	st := e.Health()
+	r := rank(st.State, n)
+	if n == needLocal && st.State == health.Suspected && !e.healthEntry().AliveSince(st.Since) ||
+		n == needWrite && r == 0 && (!e.proven() || e.readmitted()) {
+		r++
 	}
 	return r
 }
@@ -203,6 +202,7 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	return balancer.PickResult{SubConn: sc, Done: c.whenDone()}, nil
 }
 
+// choose returns the connection for an attempt, or the pick error.
 func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, error) {
 	fit := k.fit[a.need()]
 	if len(a.Avoid) > 0 {
@@ -257,7 +257,7 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	}
 	if len(open) == 0 {
 		err := k.p.openClass(*call, class, fit)
-		if call.Conn == Calls { // a large one
+		if call.Conn == Calls { // a large call goes on with the others meanwhile
 			return k.p.strategy().Pick(*call, fit).picked(Calls)
 		}
 		return nil, nil, err
@@ -305,10 +305,11 @@ func (p *policy) openClass(call Call, class ConnClass, fit []*Endpoint) error {
 		return cmp.Or(err, errNoConnection)
 	}
 	s := p.strategy().Pick(call, candidates).conn(class)
-	if s.sc != nil {
+	if s.sc == nil {
+		p.openLocked(s)
+	} else {
 		p.connectLocked(s)
 	}
-	p.openLocked(s)
 	if s.sc != nil {
 		s.state = connectivity.Connecting
 		p.reconnects.expectLocked(s)

@@ -37,7 +37,8 @@ func (p *policy) publish() {
 	improved, ejected := p.improved.Swap(false), p.ejected.Swap(false) // before the states are read
 	p.reconnects.connectWantedLocked()
 	k := &picker{p: p, connected: make([]*Endpoint, 0, len(p.endpoints))}
-	state, err := p.connectivityLocked()
+	var state connectivity.State
+	state, k.err = p.connectivityLocked()
 	p.reconnects.noteOutageLocked()
 	for _, ep := range p.endpoints {
 		if ep.conn(Calls).takesCalls() {
@@ -51,10 +52,6 @@ func (p *policy) publish() {
 	k.unproven = p.proof.awaitedLocked(k.fit[needWrite])
 	k.holdsStreams = p.reconnects.holdsStreamsLocked(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
 	k.probesOnWrite = p.proof.due.IsZero() && p.prober.canProbe()
-	k.err = balancer.ErrNoSubConnAvailable
-	if state == connectivity.TransientFailure {
-		k.err = err
-	}
 	if was := p.latest.Load(); was == nil || !k.refusesLike(was) {
 		p.latest.Store(k)
 		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
@@ -112,16 +109,16 @@ func (rc *reconnector) connectWantedLocked() {
 }
 
 // anyReturnsLocked reports whether a connection that was lost, or that its server closes, is being made again, and
-// has not failed or taken long.
+// has not failed, taken long, or often been lost.
 func (rc *reconnector) anyReturnsLocked() bool {
 	return slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool {
 		s := ep.conn(Calls)
-		returns := s.sc != nil && s.made.Load() > 0 && !s.ready.Load() && s.failures == 0
+		returns := s.sc != nil && s.made.Load() > 0 && !s.ready.Load() && s.failures == 0 && s.brief <= maxBrief
 		return returns && rankedFirst(ep) && time.Since(s.attempted) < fallbackDelay
 	})
 }
 
-// connectivityLocked returns the state of the ClientConn, and the error if it is failing. A
+// connectivityLocked returns the state of the ClientConn, and the error of picks while there is no connection. A
 // failed connection counts as failing until it is established.
 func (p *policy) connectivityLocked() (connectivity.State, error) {
 	if len(p.endpoints) == 0 {
@@ -133,7 +130,7 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 		s := ep.conn(Calls)
 		switch {
 		case s.takesCalls():
-			return connectivity.Ready, nil
+			return connectivity.Ready, balancer.ErrNoSubConnAvailable
 		case s.ready.Load() && s.unhealthy != nil:
 			err = s.unhealthy
 		case s.failing.Load():
@@ -147,7 +144,7 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 	if !connecting {
 		return connectivity.TransientFailure, cmp.Or(err, errNoConnection)
 	}
-	return connectivity.Connecting, nil
+	return connectivity.Connecting, balancer.ErrNoSubConnAvailable
 }
 
 var (

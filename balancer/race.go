@@ -60,6 +60,8 @@ func (p *policy) wonLocked(r *subConn, state connectivity.State) bool {
 func (s *subConn) replaceLocked(old *subConn) {
 	old.shutLocked()
 	s.onTrial = false
+	s.brief, s.foundDead = old.brief, old.foundDead
+	s.useful.Store(old.useful.Load())
 	s.made.Store(old.made.Load())
 	s.ep.conns[old.class].Store(s)
 }

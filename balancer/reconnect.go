@@ -85,10 +85,10 @@ type reconnector struct {
 // time, in turn, and the first that connects ends the pauses of all. Together they are tried no more
 // often than with a backoff each. The policy's lock guards it.
 type turns struct {
-	outage       bool // nothing is connected
-	since, ended time.Time
-	taken        int // in this outage
-	next         time.Time
+	outage       bool      // nothing is connected
+	since, ended time.Time // when the latest outage began, and when the one before ended
+	taken        int       // in this outage, and in those before that ended with connections that did not last
+	next         time.Time // when the next turn begins
 }
 
 // take returns when the next of n endpoints is tried.
@@ -284,6 +284,23 @@ func (p *policy) connectLocked(s *subConn) {
 		p.cc.UpdateAddresses(s.sc, markedAddresses(s)) //nolint:staticcheck // the same connection, with more addresses
 	}
 	s.sc.Connect()
+}
+
+// endPausesLocked ends the pauses of other endpoints once s is connected: the fault that affected it, and perhaps
+// others, is over. Where connections do not last, this one must have lasted.
+func (rc *reconnector) endPausesLocked(s *subConn) {
+	if s.brief <= maxBrief {
+		rc.reconnectSoonLocked(reconnectSpread)
+		return
+	}
+	began := s.attempted
+	time.AfterFunc(silentSoon, func() {
+		rc.p.mu.Lock()
+		defer rc.p.mu.Unlock()
+		if s.ready.Load() && s.attempted.Equal(began) {
+			rc.reconnectSoonLocked(reconnectSpread)
+		}
+	})
 }
 
 // reconnectSoonLocked brings forward the attempts to connect that wait: each is made at a random time within

@@ -49,11 +49,13 @@ func TestLostConnectionsComeBackSpreadWhileOthersServe(t *testing.T) {
 func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
 	reset := func(_ *client, servers ...*server) { each(servers, (*server).disconnect) }
 	for name, test := range map[string]struct {
+		policy            string
 		servers, affected int
 		lose              func(*client, ...*server)
 	}{
-		"one is reset": {3, 1, reset}, "all are": {3, 3, reset}, "the only one is": {1, 1, reset},
-		"one is silent": {3, 1, func(c *client, servers ...*server) {
+		"one is reset": {roundRobin, 3, 1, reset}, "all are": {roundRobin, 3, 3, reset}, "the only one is": {roundRobin, 1, 1, reset},
+		"all of many are": {roundRobin, 25, 25, reset}, "the pinned one is": {`{"quorate_pinned":{}}`, 3, 3, reset},
+		"one is silent": {roundRobin, 3, 1, func(c *client, servers ...*server) {
 			if ep := c.endpoint(servers[0]); ep.Ready() {
 				assert.NoError(c.t, c.call(c.t.Context(), attempt{only: ep}).err)
 				ep.CloseSilent()
@@ -61,19 +63,25 @@ func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
 		}},
 	} {
 		subtest(t, name, test.servers, func(t *testing.T, servers []*server) {
-			c, s := warm(t, roundRobin, servers), servers[0]
-			before := dials(servers)
-			for range 600 {
-				time.Sleep(100 * time.Millisecond)
-				test.lose(c, servers[:test.affected]...)
+			c, s := connect(t, test.policy, servers), servers[0]
+			c.Connect()
+			for _, most := range []int{25 + 7*test.servers, 20 + 3*test.servers} {
+				before := dials(servers)
+				for range 600 {
+					time.Sleep(100 * time.Millisecond)
+					test.lose(c, servers[:test.affected]...)
+				}
+				synctest.Wait()
+				assert.LessOrEqual(t, dials(servers)-before, int64(most), "in a minute")
 			}
-			synctest.Wait()
-			assert.LessOrEqual(t, dials(servers)-before, int64(30), "in a minute")
+			if test.policy != roundRobin {
+				return // any of them may be pinned
+			}
 			if test.servers == 1 {
 				_, err := pb.NewTestServiceClient(c).EmptyCall(t.Context(), &pb.Empty{})
 				assert.ErrorContains(t, err, "connections are lost as soon as they are made")
 			}
-			within(t, 16*time.Second, "connected", c.endpoint(s).Ready)
+			within(t, 18*time.Second, "connected", c.endpoint(s).Ready)
 
 			time.Sleep(time.Second)
 			s.disconnect()

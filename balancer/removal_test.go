@@ -31,9 +31,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 		assert.Equal(t, health.Draining, ep.State())
 		assert.Len(t, c.events.reached(servers[0], health.Draining), 1)
 		c.reads(10)
-		for range 3 {
-			assert.NoError(t, (<-short).err)
-		}
+		succeed(t, short)
 		assert.True(t, s.isOpen(), "its owner may move it or not")
 		for range 3 {
 			o := <-long

@@ -286,6 +286,14 @@ func (c *client) starting(n int, s *server, a attempt) <-chan outcome {
 	return outcomes
 }
 
+// succeed waits for the outcomes of calls that started, all of which must succeed.
+func succeed(t *testing.T, outcomes <-chan outcome) {
+	t.Helper()
+	for range cap(outcomes) {
+		require.NoError(t, (<-outcomes).err)
+	}
+}
+
 // watched starts a read at a server that goes on when it is cut, which calls cut, and returns its Watcher.
 func (c *client) watched(s *server, cut func(error)) *watcher {
 	w := &watcher{cancel: cut}

@@ -23,9 +23,7 @@ func TestWritesOutlastAShortStall(t *testing.T) {
 			writes := c.starting(20, servers[0], aWrite)
 			time.Sleep(stall)
 			servers[0].stalled.Open()
-			for range 20 {
-				require.NoError(t, (<-writes).err)
-			}
+			succeed(t, writes)
 			within(t, 2*time.Second, "serves", func() bool { return c.is(servers[0]) == health.Serving })
 			assert.Empty(t, c.events.closedAddresses())
 		})
@@ -177,9 +175,7 @@ func TestEndpointThatCompletesCallsIsNotEjectedForAnError(t *testing.T) {
 		writes := c.starting(9, s, attempt{write: true, takes: 300 * time.Millisecond})
 		require.ErrorIs(t, (<-lost).err, errTimedOut)
 		assert.Equal(t, health.Serving, c.is(s))
-		for range 9 {
-			require.NoError(t, (<-writes).err)
-		}
+		succeed(t, writes)
 		assert.Equal(t, health.Serving, c.is(s))
 		assert.False(t, c.events.ever(health.Lagging, health.Dead))
 		assert.Empty(t, c.events.closedAddresses())

@@ -24,8 +24,8 @@ type subConn struct {
 	state connectivity.State
 	// failures counts the attempts to connect that have failed since the latest connection.
 	failures int
-	// brief counts the connections in a row that did not last, see maxBrief. foundDead is set if the policy closed the
-	// latest because it was silent, or at the end of a drain, where no connection follows.
+	// brief counts the connections for calls in a row that did not last, see maxBrief. foundDead is set if the policy closed
+	// the latest because it was silent, or at the end of a drain, where no connection follows.
 	brief     int
 	foundDead bool
 	// attempted is when the latest attempt began, due when the next one may; the timer fires then.
@@ -35,9 +35,9 @@ type subConn struct {
 	slow bool
 	err  error // the error of the latest failed attempt
 
-	// Without the lock may be read whether there is a connection, whether the latest attempt to connect failed, and
-	// whether the latest connection has served a call, or a message of a stream.
-	ready, failing, useful atomic.Bool
+	ready   atomic.Bool // there is a connection
+	failing atomic.Bool // the latest attempt to connect failed
+	useful  atomic.Bool // the latest connection has served a call, or a message of a stream
 	// withheld is set from each new connection for calls on, until gRPC's health check says that its server
 	// serves, and while it says that it does not, for the reason unhealthy.
 	withheld  atomic.Bool
@@ -75,9 +75,7 @@ func (s *subConn) heardAt(now time.Time) {
 	}
 	s.conn.complete.Store(s.conn.received.Load()) // a whole message has arrived
 	s.ep.healthEntry().Alive(now)
-	if s.ep.policy.holding.Load() {
-		s.ep.policy.release()
-	}
+	s.ep.policy.release()
 }
 
 // noteProbe records a probe.
@@ -121,11 +119,8 @@ func (s *subConn) forget() {
 	s.livenessSent.Store(nil)
 }
 
-// openLocked connects the subConn.
+// openLocked makes the subConn of gRPC, and connects it, or lets it wait where connections do not last.
 func (p *policy) openLocked(s *subConn) {
-	if s.sc != nil {
-		return
-	}
 	var sc balancer.SubConn
 	sc, err := p.cc.NewSubConn(markedAddresses(s), balancer.NewSubConnOptions{ //nolint:staticcheck // an endpoint with two addresses is one with two families, tried in turn
 		StateListener: func(st balancer.SubConnState) { p.connChanged(s, sc, st) },
@@ -136,6 +131,10 @@ func (p *policy) openLocked(s *subConn) {
 		return
 	}
 	s.sc, s.state = sc, connectivity.Idle
+	if s.waitsLocked(time.Now()) {
+		p.reconnects.tryAtLocked(s, s.due)
+		return
+	}
 	p.connectLocked(s)
 }
 
@@ -147,8 +146,10 @@ func (s *subConn) shutLocked() {
 	s.sc.Shutdown()
 	s.endRaceLocked()
 	s.disconnectedLocked()
-	s.sc, s.state, s.slow, s.err = nil, connectivity.Idle, false, nil
-	s.failures, s.due = 0, time.Time{}
+	s.sc, s.state, s.slow, s.err, s.failures = nil, connectivity.Idle, false, nil, 0
+	if s.brief <= maxBrief {
+		s.due = time.Time{}
+	}
 	s.failing.Store(false)
 	if s.timer != nil {
 		s.timer.Stop()
@@ -247,7 +248,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 	case connectivity.Idle:
 		s.disconnectedLocked()
-		if was == connectivity.Ready {
+		if was == connectivity.Ready && s.class == Calls {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
 			lasts := firstPause
 			if s.foundDead {
@@ -287,7 +288,7 @@ func (p *policy) takeReadyLocked(s *subConn) takenState {
 	s.made.Add(1)
 	if s.failing.Swap(false) || p.reconnects.turns.outage {
 		p.reconnects.noteOutageLocked()
-		p.reconnects.reconnectSoonLocked(reconnectSpread) // the fault that affected s, and perhaps others, is over
+		p.reconnects.endPausesLocked(s)
 	}
 	s.failures, s.due, s.err = 0, time.Time{}, nil
 	s.forget()
@@ -311,6 +312,33 @@ func (s *subConn) moveStreams(reason error) {
 			st.attempt.cut(reason)
 		}
 	}
+}
+
+// close closes the connection, with all work on it. It first takes the connection from pickers, so that nothing new
+// begins on it, and cuts each call and stream, so that their owners get the reason, and because the policy cannot
+// close connections made without [Credentials].
+func (p *policy) close(s *subConn, reason error) {
+	p.mu.Lock()
+	s.disconnectedLocked()
+	s.foundDead = true
+	p.mu.Unlock()
+	for _, f := range s.ep.inflight.callsOn(s) {
+		f.attempt.cut(reason)
+	}
+	s.cutStreams(reason)
+	s.forget()
+	if s.conn.close() {
+		return
+	}
+	p.mu.Lock()
+	if s.sc != nil {
+		s.shutLocked()
+		if s.class == Calls && !s.ep.removed() {
+			p.openLocked(s)
+		}
+	}
+	p.mu.Unlock()
+	p.publish()
 }
 
 // probeConn is the connection of a subConn for probes. Calls on it bypass
@@ -346,31 +374,4 @@ func (c probeConn) Invoke(ctx context.Context, method string, req, reply any, op
 // where calls outnumber streams: a frozen server may be what they wait for.
 func (s *subConn) isFull() bool {
 	return s.unsent.Load() > 0 && len(s.ep.inflight.streamsOn(s)) > len(s.ep.inflight.callsOn(s))
-}
-
-// close closes the connection, with all work on it. It first takes the connection from pickers, so that nothing new
-// begins on it, and cuts each call and stream, so that their owners get the reason, and because the policy cannot
-// close connections made without [Credentials].
-func (p *policy) close(s *subConn, reason error) {
-	p.mu.Lock()
-	s.disconnectedLocked()
-	s.foundDead = true
-	p.mu.Unlock()
-	for _, f := range s.ep.inflight.callsOn(s) {
-		f.attempt.cut(reason)
-	}
-	s.cutStreams(reason)
-	s.forget()
-	if s.conn.close() {
-		return
-	}
-	p.mu.Lock()
-	if s.sc != nil {
-		s.shutLocked()
-		if s.class == Calls && !s.ep.removed() {
-			p.openLocked(s)
-		}
-	}
-	p.mu.Unlock()
-	p.publish()
 }

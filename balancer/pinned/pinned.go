@@ -10,7 +10,7 @@
 //	    keeps the first that is connected and fit, and drops the others. One connection,
 //	    and all of them for as long as a race lasts. A change of endpoint costs the time
 //	    that it takes to connect. A connection that is lost, or that its server closes,
-//	    is made again; the race begins if that fails or takes 0.25 s.
+//	    is made again; the race begins if that fails, takes 0.25 s, or does not last.
 //	  - "first_of_all", as clientv3-grpc1.0: it stays connected to all endpoints and uses
 //	    the first that was fit. A change of endpoint costs nothing.
 //
