@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// maxInspected bounds the in-flight calls of one endpoint that an inspection visits.
+// maxInspected is how many in-flight calls of one endpoint an inspection counts by method at the most.
 const maxInspected = 10_000
 
 // Inspection is a snapshot of an endpoint's work.
@@ -62,6 +62,24 @@ func (e *Endpoint) Inspect(limit int) Inspection {
 	return in
 }
 
+// Policy returns the name of the policy, as service configs have it; "" while there are no endpoints.
+func (m *Monitor) Policy() string {
+	if eps := m.Endpoints(); len(eps) > 0 && eps[0].policy != nil {
+		return Prefix + eps[0].policy.builder.Name
+	}
+	return ""
+}
+
+// ProbeBudget returns how many probes the client may send now, how many it may save up, and
+// how many it has sent. The first two are 0 while there are no endpoints.
+func (m *Monitor) ProbeBudget() (left, limit float64, sent uint64) {
+	eps := m.Endpoints()
+	if len(eps) == 0 || eps[0].policy == nil {
+		return 0, 0, m.probes.Load()
+	}
+	return eps[0].policy.prober.budget.level(time.Now()), probeBurst, m.probes.Load()
+}
+
 // ended counts the ended attempts of one shape at one endpoint.
 type ended struct {
 	all, failed atomic.Uint64
@@ -93,22 +111,4 @@ func (g *latencies) work() []Work {
 	}
 	slices.SortFunc(all, func(a, b Work) int { return cmp.Compare(a.Shape, b.Shape) })
 	return all
-}
-
-// Policy returns the name of the policy, as service configs have it; "" while there are no endpoints.
-func (m *Monitor) Policy() string {
-	if eps := m.Endpoints(); len(eps) > 0 && eps[0].policy != nil {
-		return Prefix + eps[0].policy.builder.Name
-	}
-	return ""
-}
-
-// ProbeBudget returns how many probes the client may send now, how many it may save up, and
-// how many it has sent. The first two are 0 while there are no endpoints.
-func (m *Monitor) ProbeBudget() (left, limit float64, sent uint64) {
-	eps := m.Endpoints()
-	if len(eps) == 0 || eps[0].policy == nil {
-		return 0, 0, m.probes.Load()
-	}
-	return eps[0].policy.prober.budget.level(time.Now()), probeBurst, m.probes.Load()
 }

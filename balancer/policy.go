@@ -43,7 +43,9 @@ type policy struct {
 	// serves calls of every kind, until it is published.
 	improved, ejected atomic.Bool
 	// holding is set while writes wait for a sign of life: see heard.
-	holding atomic.Bool
+	holding  atomic.Bool
+	weighted atomic.Bool // endpoints differ in weight
+	heavy    atomic.Bool // streams have connections of their own
 
 	mu          sync.Mutex
 	config      config
@@ -55,8 +57,6 @@ type policy struct {
 	closed      bool
 	drains      drains
 	tasks       sync.WaitGroup // goroutines that run in the background
-	weighted    atomic.Bool    // endpoints differ in weight
-	heavy       atomic.Bool    // streams have connections of their own
 
 	ctx  context.Context // ends with the policy
 	stop context.CancelFunc
@@ -263,8 +263,7 @@ func (p *policy) newEndpoint(r resolver.Endpoint, taken bool) *Endpoint {
 func (p *policy) ResolverError(err error) {
 	p.mu.Lock()
 	if len(p.endpoints) == 0 {
-		// Drop the gRPC status: it would fail calls that wait for endpoints.
-		p.resolving = fmt.Errorf("%v", err) //nolint:errorlint // the status must not be unwrapped
+		p.resolving = errors.New(err.Error()) // without the gRPC status, which would fail calls that wait for endpoints
 	}
 	p.mu.Unlock()
 	p.publish()

@@ -204,23 +204,21 @@ func (s *strategy) cost(ep *balancer.Endpoint, share float64, fit []*balancer.En
 	if rec := recordOf(ep); rec != nil {
 		latency = rec.latency.at(at)
 		if latency == 0 {
-			latency = s.unknownCost(fit, inFlight, at)
+			latency = s.unknownLatency(fit, inFlight, at)
 		}
 	}
 	return max(latency, float64(least)) * (float64(inFlight)/share + 1)
 }
 
-// unknownCost returns the estimate for an endpoint without a known latency.
-func (s *strategy) unknownCost(fit []*balancer.Endpoint, inFlight int, at instant) float64 {
-	if inFlight == 0 {
-		if mean := s.mean(fit, at); mean > 0 {
-			return min(mean, float64(unproven))
-		}
+// unknownLatency returns the estimate for an endpoint without a known latency.
+func (s *strategy) unknownLatency(fit []*balancer.Endpoint, inFlight int, at instant) float64 {
+	if inFlight > 0 {
+		return float64(unproven)
 	}
-	return float64(unproven)
+	return min(s.mean(fit, at), float64(unproven))
 }
 
-// mean returns the mean of the known latencies of fit, or of some of many, 0 if there are none.
+// mean returns the mean of the known latencies of fit, or of some of many; infinity if there are none.
 // It is the harmonic mean, so that one failing endpoint does not dominate the estimate of a new
 // one.
 func (s *strategy) mean(fit []*balancer.Endpoint, at instant) float64 {
@@ -239,10 +237,7 @@ func (s *strategy) mean(fit []*balancer.Endpoint, at instant) float64 {
 			speeds += 1 / max(latency, float64(least))
 		}
 	}
-	if known == 0 {
-		return 0
-	}
-	return known / speeds
+	return max(known, 1) / speeds
 }
 
 func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {
