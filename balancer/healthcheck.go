@@ -18,11 +18,6 @@ import (
 
 var errUnhealthy = errors.New("the health check says that the backend does not serve")
 
-// watchHealth lets gRPC report the health of a connection that was just made.
-func (s *subConn) watchHealth(sc balancer.SubConn) {
-	sc.RegisterHealthListener(func(st balancer.SubConnState) { s.healthChanged(sc, st) })
-}
-
 // healthChanged handles a report of gRPC's health check.
 func (s *subConn) healthChanged(sc balancer.SubConn, st balancer.SubConnState) {
 	p := s.ep.policy

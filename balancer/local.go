@@ -23,12 +23,6 @@ func (e *Endpoint) localReads() []*call {
 	return slices.DeleteFunc(e.inflight.callsOn(nil), func(c *call) bool { return c.attempt.Need != Local || c.attempt.Write })
 }
 
-// waitsLocally reports whether local reads may be stuck at the endpoint.
-func (e *Endpoint) waitsLocally() bool {
-	stuck, _ := e.stuckLocally(time.Now())
-	return len(stuck) > 0
-}
-
 // stuckLocally returns the local reads that may be stuck at the endpoint, and since when it answers none of
 // them: those on a silent connection, and, on a Lagging endpoint, those that are overdue by far.
 func (e *Endpoint) stuckLocally(now time.Time) (stuck []*call, since time.Time) {

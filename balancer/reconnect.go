@@ -223,6 +223,20 @@ func (s *subConn) waitsLocked(now time.Time) bool {
 	return s.sc != nil && !s.ready.Load() && s.state != connectivity.Connecting && s.due.After(now)
 }
 
+// lostLocked counts a lost connection for calls if it did not last. After some, it sets when the next attempt is due.
+func (s *subConn) lostLocked() {
+	now, lasts := time.Now(), firstPause
+	if s.foundDead {
+		lasts = silentSoon
+	}
+	if s.brief++; now.Sub(s.attempted) >= lasts {
+		s.brief = 0
+	}
+	if s.brief > maxBrief {
+		s.due = now.Add(pauseAfter(s.brief-maxBrief-1, 1, maxOutagePause))
+	}
+}
+
 // attemptFailedLocked sets when the next attempt is due.
 func (rc *reconnector) attemptFailedLocked(s *subConn) {
 	now := time.Now()
@@ -241,11 +255,9 @@ func (rc *reconnector) attemptFailedLocked(s *subConn) {
 // again. Connections of classes other than Calls are made on demand.
 func (rc *reconnector) reconnectLocked(s *subConn) {
 	switch {
-	case s.failures > 0:
+	case s.failures > 0, s.brief > maxBrief:
 		rc.tryAtLocked(s, s.due)
 	case s.class != Calls:
-	case s.brief > maxBrief:
-		rc.tryAtLocked(s, time.Now().Add(pauseAfter(s.brief-maxBrief-1, 1, maxOutagePause)))
 	case rc.anyReadyLocked():
 		rc.tryAtLocked(s, time.Now().Add(rand.N(reconnectSpread)))
 	default:

@@ -48,22 +48,25 @@ func TestLostConnectionsComeBackSpreadWhileOthersServe(t *testing.T) {
 // also while it does so to all endpoints.
 func TestConnectionsThatDoNotLastAreMadeLessOften(t *testing.T) {
 	reset := func(_ *client, servers ...*server) { each(servers, (*server).disconnect) }
+	silence := func(c *client, servers ...*server) {
+		if ep := c.endpoint(servers[0]); ep.Ready() {
+			assert.NoError(c.t, c.call(c.t.Context(), attempt{only: ep}).err)
+			ep.CloseSilent()
+		}
+	}
 	for name, test := range map[string]struct {
 		policy            string
 		servers, affected int
 		lose              func(*client, ...*server)
+		dial              []grpc.DialOption
 	}{
-		"one is reset": {roundRobin, 3, 1, reset}, "all are": {roundRobin, 3, 3, reset}, "the only one is": {roundRobin, 1, 1, reset},
-		"all of many are": {roundRobin, 25, 25, reset}, "the pinned one is": {`{"quorate_pinned":{}}`, 3, 3, reset},
-		"one is silent": {roundRobin, 3, 1, func(c *client, servers ...*server) {
-			if ep := c.endpoint(servers[0]); ep.Ready() {
-				assert.NoError(c.t, c.call(c.t.Context(), attempt{only: ep}).err)
-				ep.CloseSilent()
-			}
-		}},
+		"one is reset": {roundRobin, 3, 1, reset, nil}, "all are": {roundRobin, 3, 3, reset, nil}, "the only one is": {roundRobin, 1, 1, reset, nil},
+		"all of many are": {roundRobin, 25, 25, reset, nil}, "the pinned one is": {`{"quorate_pinned":{}}`, 3, 3, reset, nil},
+		"one is silent":                      {roundRobin, 3, 1, silence, nil},
+		"one is silent, without Credentials": {roundRobin, 3, 1, silence, []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}},
 	} {
 		subtest(t, name, test.servers, func(t *testing.T, servers []*server) {
-			c, s := connect(t, test.policy, servers), servers[0]
+			c, s := connectBy(t, test.policy, servers, test.dial), servers[0]
 			c.Connect()
 			for _, most := range []int{25 + 7*test.servers, 20 + 3*test.servers} {
 				before := dials(servers)
@@ -423,9 +426,7 @@ func TestSimulatedFleetInFaults(t *testing.T) {
 			calls := 30 * time.Second / interval
 			assert.LessOrEqual(t, float64(probed)/sample, 10+30*0.25+0.02*float64(calls), "probes: the budget")
 			for _, c := range clients { // a read may be cut with a connection whose flow was forgotten
-				within(t, time.Minute, "all serve", func() bool {
-					return !slices.ContainsFunc(servers, func(s *server) bool { return !c.is(s).Usable() })
-				})
+				within(t, time.Minute, "all serve", func() bool { return allServe(c, servers) })
 				within(t, time.Minute, "reads are answered", func() bool { return c.read().err == nil })
 			}
 		})

@@ -195,7 +195,7 @@ func (p *policy) changedBy(s *subConn, sc balancer.SubConn, taken takenState) {
 		p.note(s.ep, taken.evidence)
 	}
 	if taken.state == connectivity.Ready && s.class == Calls {
-		s.watchHealth(sc) // its first report publishes
+		sc.RegisterHealthListener(func(st balancer.SubConnState) { s.healthChanged(sc, st) }) // the first report publishes
 	} else {
 		p.publish()
 	}
@@ -250,13 +250,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		s.disconnectedLocked()
 		if was == connectivity.Ready && s.class == Calls {
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
-			lasts := firstPause
-			if s.foundDead {
-				lasts = silentSoon
-			}
-			if s.brief++; time.Since(s.attempted) >= lasts {
-				s.brief = 0
-			}
+			s.lostLocked()
 		}
 		p.reconnects.reconnectLocked(s)
 	default:
@@ -334,6 +328,7 @@ func (p *policy) close(s *subConn, reason error) {
 	if s.sc != nil {
 		s.shutLocked()
 		if s.class == Calls && !s.ep.removed() {
+			s.lostLocked()
 			p.openLocked(s)
 		}
 	}
