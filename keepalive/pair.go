@@ -324,13 +324,13 @@ func (p Pair) checkIdleTimeout() error {
 	if p.IdleTimeout == 0 {
 		return nil
 	}
-	streams := cmp.Or(p.Server.Time, defaultServerTime)
+	ping := cmp.Or(p.Server.Time, defaultServerTime)
 	if p.Client.Time > 0 {
-		streams = min(streams, p.Client.Time)
+		ping = min(ping, p.Client.Time)
 	}
-	if streams >= p.IdleTimeout {
+	if ping >= p.IdleTimeout {
 		return fmt.Errorf("keepalive: IdleTimeout: a quiet stream is forgotten after %v, the first ping comes after %v: set Client.Time or Server.Time to less than %v, half of it if you can",
-			p.IdleTimeout, streams, p.IdleTimeout)
+			p.IdleTimeout, ping, p.IdleTimeout)
 	}
 	idle := cmp.Or(p.Server.Time, defaultServerTime)
 	if p.Client.PermitWithoutStream {

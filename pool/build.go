@@ -129,8 +129,8 @@ func (p *Pool[T]) refillLocked() {
 }
 
 // replace destroys a borrowed resource and returns another one: one that is idle now, unless anew
-// asks for a new one, or a new one. The caller takes precedence over all waiters, because it was
-// already served. replace returns nil if the loan has ended.
+// is set, or a new one. The caller takes precedence over all waiters, because it has been served
+// before. replace returns nil if the loan has ended.
 func (p *Pool[T]) replace(ctx context.Context, it *item[T], loan uint64, why fault, anew bool) (*item[T], error) {
 	p.mu.Lock()
 	if it.loan != loan {

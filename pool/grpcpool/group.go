@@ -230,6 +230,7 @@ func (g *group) watch(c *conn) {
 	}
 }
 
+// used reports whether the class has connections.
 func (g *group) used() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

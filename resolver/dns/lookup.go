@@ -12,16 +12,6 @@ import (
 	"time"
 )
 
-// notFound returns the error of a lookup without records.
-func notFound(name, kind string) error {
-	return &net.DNSError{Err: "no " + kind + " records", Name: name, IsNotFound: true}
-}
-
-func isNotFound(err error) bool {
-	d, ok := errors.AsType[*net.DNSError](err)
-	return ok && d.IsNotFound
-}
-
 // client looks up names for one Builder, or for DiscoverEtcd.
 type client struct {
 	Config
@@ -47,7 +37,7 @@ type lookup struct {
 	began    time.Time
 	resolver Resolver
 	recorder *recorder
-	seen     *seen // set afterwards
+	seen     *seen // set by verify
 }
 
 func (c *client) newLookup(server string) *lookup {
@@ -62,8 +52,7 @@ type known struct {
 	backends []backend
 }
 
-// ask answers a question. An answer has backends; without any, isNotFound holds for the error, and the
-// answer has the TTL.
+// ask answers a question: with backends, or with an error. If isNotFound holds for the error, the answer has the TTL.
 func (c *client) ask(ctx context.Context, q question, before known) (answer, error) {
 	l := c.newLookup(q.server)
 	var a answer
@@ -98,7 +87,7 @@ func (l *lookup) services(ctx context.Context, q question, before known) (answer
 	return a, nil
 }
 
-// host looks up the addresses of a name; before is the previous result.
+// host looks up the addresses of a name. Those of the previous lookup were found at the name before, see known.
 func (l *lookup) host(ctx context.Context, name, before string) (addresses, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -178,6 +167,16 @@ func explain(q question, err error) string {
 	return fmt.Sprintf("looking up the %s of %q: %s", q.what(), q.name, reason)
 }
 
+// notFound returns the error of a lookup without records.
+func notFound(name, kind string) error {
+	return &net.DNSError{Err: "no " + kind + " records", Name: name, IsNotFound: true}
+}
+
+func isNotFound(err error) bool {
+	d, ok := errors.AsType[*net.DNSError](err)
+	return ok && d.IsNotFound
+}
+
 // silentFor is how long a DNS server that did not answer is skipped.
 const silentFor = 30 * time.Second
 
@@ -216,6 +215,7 @@ func (s *servers) passOver(server string) bool {
 	return false
 }
 
+// answered records that a server has answered; soon is set if it took no more than its usual share of the timeout.
 func (s *servers) answered(server string, soon bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,6 +226,7 @@ func (s *servers) answered(server string, soon bool) {
 	s.answering = server
 }
 
+// wasSilent records that a server has not answered.
 func (s *servers) wasSilent(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
