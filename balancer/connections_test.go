@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
@@ -286,27 +287,35 @@ func TestStreamIsCutWithinASecond(t *testing.T) {
 	}
 }
 
-// Calls and probes wait where streams are all that the server allows. It is no sign that they, or the server, are frozen.
-func TestStreamsThatFillTheirConnectionGoOn(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		at := servers[0]
-		at.kill()
-		at.streams = 4
-		at.restart()
-		at.quiet.Shut()
-		c := warm(t, probedRoundRobin, servers, toolkit)
-		var streams []*stream
-		for range at.streams {
-			streams = append(streams, c.open(balancer.Calls, c.endpoint(at)))
-		}
-		load := c.load(2, 20*time.Millisecond, 2*time.Second, false)
-		time.Sleep(time.Minute)
-		for _, s := range streams {
-			assert.True(t, s.isOpen(), s.cut)
-		}
-		assert.EqualValues(t, 1, at.conns.Load())
-		assert.Less(t, failed(load.end()), 100, "others serve")
-	})
+// Calls and probes wait where streams, or long calls, are all that the server allows. It is no sign that these, or the server,
+// are frozen.
+func TestWorkThatFillsItsConnectionGoesOn(t *testing.T) {
+	for what, known := range map[string]int{"streams": 0, "calls": 20, "calls of an unknown length": 0} {
+		subtest(t, what, 3, func(t *testing.T, servers []*server) {
+			at := servers[0]
+			at.kill()
+			at.streams = 4
+			at.restart()
+			at.quiet.Shut()
+			c := warm(t, probedRoundRobin, servers, toolkit)
+			c.endpoint(at).Learn(pb.TestService_CacheableUnaryCall_FullMethodName, time.Minute, known)
+			var streams []*stream
+			var calls <-chan outcome
+			if what != "streams" {
+				calls = c.starting(4, at, attempt{takes: 2 * time.Minute, unwatched: true})
+			}
+			for calls == nil && len(streams) < 4 {
+				streams = append(streams, c.open(balancer.Calls, c.endpoint(at)))
+			}
+			load := c.load(2, 20*time.Millisecond, 2*time.Second, false)
+			time.Sleep(time.Minute)
+			assert.Empty(t, calls)
+			for _, s := range streams {
+				assert.True(t, s.isOpen(), s.cut)
+			}
+			assert.Less(t, failed(load.end()), 100, "others serve")
+		})
+	}
 }
 
 // The pause of a stream causes one probe, which shows that the endpoint serves.

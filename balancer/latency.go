@@ -119,10 +119,7 @@ func SetWeight(ep resolver.Endpoint, w uint32) resolver.Endpoint {
 // WeightOf returns an endpoint's weight, from 1 to [MaxWeight].
 func WeightOf(ep resolver.Endpoint) uint32 {
 	w, _ := ep.Attributes.Value(weightKey{}).(weight)
-	if w == 0 {
-		return DefaultWeight
-	}
-	return min(uint32(w), MaxWeight)
+	return min(max(uint32(w), DefaultWeight), MaxWeight)
 }
 
 type priorityKey struct{}

@@ -178,9 +178,7 @@ func TestChoiceAvoidsEndpoints(t *testing.T) {
 	serving, also, suspect := in("serving", health.Served), in("also", health.Served), in("suspect", health.Served, health.Suspicious)
 	degraded := in("degraded", health.Degrading)
 	k := &picker{connected: []*Endpoint{serving, also, suspect, degraded}}
-	for n := range k.fit {
-		k.fit[n] = best(k.connected, need(n))
-	}
+	k.rank()
 	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{}, k.fit[needFull]))
 	assert.Equal(t, []*Endpoint{also}, k.others(&Attempt{Avoid: []*Endpoint{serving}}, k.fit[needFull]))
 	assert.Equal(t, []*Endpoint{suspect}, k.others(&Attempt{Avoid: []*Endpoint{serving, also}}, k.fit[needFull]), "one that is less fit")

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -236,23 +237,19 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 	if r.Info != nil {
 		ep.healthEntry().SetInfo(r.Info, now)
 	}
-	ev := health.Evidence{Kind: r.Kind, At: now, Err: r.Err, Detail: r.Detail}
-	if ev.Detail == "" {
-		ev.Detail = "probe"
-	}
+	ev := health.Evidence{Kind: r.Kind, At: now, Err: r.Err, Detail: cmp.Or(r.Detail, "probe")}
 	if r.Kind == health.Served {
 		pr.p.proof.completed(s, sent, now)
 		ep.ServedInTerm(r.Term, sent)
 		ep.serviceProbeSent.Store(nil)
-		late := s.class == Calls && now.Sub(sent) > pr.late(ep, sent)
-		var answered *time.Time
-		if late {
-			answered = &now
+		var late *time.Time
+		if s.class == Calls && now.Sub(sent) > pr.late(ep, sent) {
+			late = &now
 		}
 		// Probes that waited in one stall are answered late together: that is one late answer.
-		before := ep.late.Swap(answered)
+		before := ep.late.Swap(late)
 		again := before != nil && now.Sub(*before) > probeRound/2 || ep.State() == health.Slow
-		if late {
+		if late != nil {
 			ev.Detail = "probe answered after " + now.Sub(sent).Round(time.Millisecond).String()
 			ev.Kind = health.Answered // a stall may have ended: the next probe decides
 			if again {

@@ -40,14 +40,9 @@ func TestStrategiesConnect(t *testing.T) {
 			require.NoError(t, c.read().err)
 			time.Sleep(time.Second)
 			assert.Equal(t, want.connections, connections(servers))
-			idle := 0
-			for _, calls := range received(servers, func() { c.reads(100) }) {
-				if calls == 0 {
-					idle++
-				}
-			}
+			calls := received(servers, func() { c.reads(100) })
 			if want.used > 0 {
-				assert.Equal(t, want.used, len(servers)-idle)
+				assert.Len(t, slices.DeleteFunc(calls, func(n int64) bool { return n == 0 }), want.used)
 			}
 			assert.Equal(t, want.connections, connections(servers))
 		})
@@ -176,7 +171,6 @@ func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 
 func TestWeightOf(t *testing.T) {
 	ep := resolver.Endpoint{Addresses: []resolver.Address{{Addr: "a"}}}
-	assert.EqualValues(t, balancer.DefaultWeight, balancer.WeightOf(ep))
 	for weight, want := range map[uint32]uint32{0: balancer.DefaultWeight, 7: 7, 1 << 31: balancer.MaxWeight} {
 		assert.Equal(t, want, balancer.WeightOf(balancer.SetWeight(ep, weight)))
 	}

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -365,8 +366,17 @@ func (c probeConn) Invoke(ctx context.Context, method string, req, reply any, op
 	return call.RecvMsg(reply)
 }
 
-// isFull reports whether a probe waits because the streams on the connection are all that the server allows. It is false
-// where calls outnumber streams: a frozen server may be what they wait for.
+// isFull reports whether a probe waits because the streams on the connection, and calls that take no longer than usual, are
+// all that the server allows. It is false where more calls take longer: a frozen server may be what they wait for.
 func (s *subConn) isFull() bool {
-	return s.unsent.Load() > 0 && len(s.ep.inflight.streamsOn(s)) > len(s.ep.inflight.callsOn(s))
+	if s.unsent.Load() == 0 {
+		return false
+	}
+	calls := s.ep.inflight.callsOn(s)
+	all := len(calls) + len(s.ep.inflight.streamsOn(s))
+	late := slices.DeleteFunc(calls, func(c *call) bool {
+		usual := c.stat.P99()
+		return usual == 0 || time.Since(c.start.Time()) < 3*usual
+	})
+	return 2*len(late) < all
 }
