@@ -153,6 +153,15 @@ func TestFailedConnectIsEvidenceWhileNothingIsConnected(t *testing.T) {
 	})
 }
 
+// Calls wait whatever the code of a dialer's error.
+func TestCallsWaitWhileADialerFails(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, servers []*server) {
+		fails := func(context.Context, string) (net.Conn, error) { return nil, errNoLeader }
+		c := connectBy(t, roundRobin, servers, []grpc.DialOption{grpc.WithContextDialer(fails)})
+		assert.ErrorContains(t, c.call(t.Context(), attempt{deadline: time.Minute}).err, "DeadlineExceeded")
+	})
+}
+
 // Of two clients, the one that is elected to probe has spent its budget on another fault.
 func TestElectionGoesBackWhenTheBudgetIsSpent(t *testing.T) {
 	for range 3 {

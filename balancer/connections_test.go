@@ -300,19 +300,18 @@ func TestWorkThatFillsItsConnectionGoesOn(t *testing.T) {
 			c := warm(t, probedRoundRobin, servers, toolkit)
 			c.endpoint(at).Learn(pb.TestService_CacheableUnaryCall_FullMethodName, time.Minute, known)
 			var streams []*stream
-			var calls <-chan outcome
-			if what != "streams" {
-				calls = c.starting(4, at, attempt{takes: 2 * time.Minute, unwatched: true})
-			}
-			for calls == nil && len(streams) < 4 {
+			for what == "streams" && len(streams) < 4 {
 				streams = append(streams, c.open(balancer.Calls, c.endpoint(at)))
 			}
+			calls := c.starting(4-len(streams), at, attempt{takes: 2 * time.Minute, unwatched: true})
 			load := c.load(2, 20*time.Millisecond, 2*time.Second, false)
 			time.Sleep(time.Minute)
 			assert.Empty(t, calls)
 			for _, s := range streams {
 				assert.True(t, s.isOpen(), s.cut)
 			}
+			at.frozen.Shut()
+			within(t, 4*time.Minute, "calls that take longer than usual end", func() bool { return len(calls) == min(known, 4) })
 			assert.Less(t, failed(load.end()), 100, "others serve")
 		})
 	}

@@ -263,7 +263,7 @@ func (p *policy) newEndpoint(r resolver.Endpoint, taken bool) *Endpoint {
 func (p *policy) ResolverError(err error) {
 	p.mu.Lock()
 	if len(p.endpoints) == 0 {
-		p.resolving = errors.New(err.Error()) // without the gRPC status, which would fail calls that wait for endpoints
+		p.resolving = err
 	}
 	p.mu.Unlock()
 	p.publish()

@@ -3,7 +3,6 @@ package balancer
 import (
 	"errors"
 	"fmt"
-	"go/scanner"
 	"testing"
 	"time"
 
@@ -187,9 +186,4 @@ func TestChoiceAvoidsEndpoints(t *testing.T) {
 	all := k.connected
 	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{Avoid: all}, k.fit[needFull]), "no other is left")
 	assert.Empty(t, k.others(&Attempt{Avoid: all, AvoidStrictly: true}, k.fit[needFull]))
-}
-
-func TestErrorsOfADialerMayHaveATypeThatIsNotComparable(t *testing.T) {
-	k := &picker{err: scanner.ErrorList{}}
-	assert.True(t, k.refusesLike(k))
 }

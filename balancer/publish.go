@@ -52,6 +52,9 @@ func (p *policy) publish() {
 	k.unproven = p.proof.awaitedLocked(k.fit[needWrite])
 	k.holdsStreams = p.reconnects.holdsStreamsLocked(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
 	k.probesOnWrite = p.proof.due.IsZero() && p.prober.canProbe()
+	if state == connectivity.TransientFailure {
+		k.err = errors.New(k.err.Error()) // without its gRPC status, which would fail calls that wait for endpoints
+	}
 	if was := p.latest.Load(); was == nil || !k.refusesLike(was) {
 		p.latest.Store(k)
 		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
@@ -70,7 +73,7 @@ func (p *policy) publish() {
 // refusesLike reports whether both pickers refuse all calls for the same reason. Each picker wakes all
 // waiting calls, so in an outage gRPC gets only one for each reason.
 func (k *picker) refusesLike(was *picker) bool {
-	return len(k.connected)+len(was.connected) == 0 && k.err.Error() == was.err.Error() // by the text: a dialer's error may not be comparable
+	return len(k.connected)+len(was.connected) == 0 && k.err.Error() == was.err.Error()
 }
 
 // connectWantedLocked connects the endpoints that the strategy wants, in random order. In a
