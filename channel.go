@@ -45,7 +45,8 @@ type Channel struct {
 	// deadline. A Repeatable call that is answered unusually late is also sent to a second backend (a hedge),
 	// and the first answer counts. Hedges are 5 at a time, and then 5 % of these calls; a hedge that wins makes room for
 	// another. A Repeatable call on a backend that is found frozen is ended and made again elsewhere, within its deadline
-	// and Calls.Timeout; a second time, only if the budget of hedges allows it. Default: no method is named, so gRPC
+	// and Calls.Timeout; a second time, only if the budget of hedges allows it. A call with a grpc.Header, Trailer, Peer or
+	// OnFinish, which is for one attempt, is only repeated by gRPC. Default: no method is named, so gRPC
 	// sends again only what no server has processed, and calls fail at once without a connection. Everything else in
 	// Base counts as with gRPC's policies: with "healthCheckConfig", for example, a backend that says NOT_SERVING gets no
 	// calls. A key that gRPC-Go does not honour, such as "hedgingPolicy", is an error, and so is a limit of all methods

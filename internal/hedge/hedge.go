@@ -270,14 +270,14 @@ func (h *Hedger) Conclude(ctx context.Context, s *Second, reply any, err error, 
 }
 
 // Allowed reports whether a call with these options can be sent twice at the same time. It is
-// false for options that return something to the caller, and for unknown ones.
+// false for options that return something to the caller, and for unknown ones without a method ReturnsNothing.
 func Allowed(opts []grpc.CallOption) bool {
 	for _, opt := range opts {
 		switch opt.(type) {
 		case grpc.EmptyCallOption, grpc.FailFastCallOption, grpc.StaticMethodCallOption,
 			grpc.MaxRecvMsgSizeCallOption, grpc.MaxSendMsgSizeCallOption, grpc.MaxRetryRPCBufferSizeCallOption,
 			grpc.CompressorCallOption, grpc.ContentSubtypeCallOption,
-			grpc.PerRPCCredsCallOption, grpc.AuthorityOverrideCallOption:
+			grpc.PerRPCCredsCallOption, grpc.AuthorityOverrideCallOption, interface{ ReturnsNothing() }:
 		default:
 			return false
 		}

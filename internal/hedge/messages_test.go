@@ -15,12 +15,13 @@ import (
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/observe"
+	"github.com/quorate/quorate/pool/grpcpool"
 	"github.com/quorate/quorate/retry"
 )
 
 func TestAllowed(t *testing.T) {
 	assert.True(t, Allowed(nil))
-	assert.True(t, Allowed([]grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(1 << 20)}))
+	assert.True(t, Allowed([]grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(1 << 20), grpcpool.UseClass(grpcpool.Bulk)}))
 	var header metadata.MD
 	assert.False(t, Allowed([]grpc.CallOption{grpc.Header(&header)}), "two calls would write to it")
 }

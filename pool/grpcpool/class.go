@@ -51,6 +51,9 @@ type classOption struct {
 	class Class
 }
 
+// ReturnsNothing says that calls with the option may be hedged, see package hedge.
+func (classOption) ReturnsNothing() {}
+
 // classifier determines the class of a call.
 type classifier struct {
 	methods   map[string]Class // by full name, or by "/package.Service/"
