@@ -58,7 +58,8 @@
 // answers are recognized and merged, see Config.RotationWindow.
 //
 // Backends are sorted. An unchanged list is not published again, and connections to
-// backends that stay are kept.
+// backends that stay are kept. Choose a policy, as above, or pick_first with "shuffleAddressList": by default gRPC
+// uses pick_first, with which all clients would use the first backend.
 //
 // # Lookups
 //
