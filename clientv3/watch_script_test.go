@@ -155,6 +155,7 @@ func readTo(t *testing.T, w WatchChan, last int64) (revs []int64, others []strin
 			require.NoError(t, resp.Err())
 			continue
 		}
+		resp.Header.Revision = 0 // it is the caller's
 		require.Greater(t, resp.Events[0].Kv.ModRevision, reached, "a revision is repeated or split")
 		for _, e := range resp.Events {
 			if e.Kv.ModRevision < reached {

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -86,7 +87,7 @@ type catchup struct {
 	next   int64 // the first revision that is in no part yet, endless if all are
 	held   int   // bytes
 	quiet  int   // ticks without a response
-	newest *pb.ResponseHeader
+	newest int64 // the highest revision in a header that was forwarded
 	stage  stage
 }
 
@@ -173,10 +174,9 @@ func (c *catchup) take(p *part, h *pb.ResponseHeader, events []*mvccpb.Event) {
 // emit forwards events. Their header has the store's revision at the time they were
 // sent, but never goes back for events that were held.
 func (c *catchup) emit(h *pb.ResponseHeader, events []*mvccpb.Event) {
-	if c.newest.GetRevision() > h.GetRevision() {
-		h = c.newest
-	}
-	c.newest = h
+	c.newest = max(c.newest, h.GetRevision())
+	h = cmp.Or(h, &pb.ResponseHeader{})
+	h.Revision = c.newest
 	c.stage.emit(h, events)
 }
 
@@ -297,12 +297,12 @@ func (ss *session) splittable() bool {
 
 // considerCatchup decides whether to split the watch. The split runs after the
 // shard's lock is released, because the watch moves to another shard.
-func (w *watcher) considerCatchup(h *pb.ResponseHeader, x extent) {
+func (w *watcher) considerCatchup(head int64, x extent) {
 	sh := w.shard.Load()
 	if w.unsplit || sh.engine.cfg.DisableSplit || !sh.session.splittable() {
 		return
 	}
-	p, behind := planCatchup(h.GetRevision(), x, sh.engine.allowance())
+	p, behind := planCatchup(head, x, sh.engine.allowance())
 	slow := behind && w.buffer.held() > sh.engine.cfg.MaxBuffer/8 // the caller is the bottleneck
 	if behind && !slow {
 		sh.later = append(sh.later, func() { sh.engine.catchUp(w, sh, p) })

@@ -279,9 +279,9 @@ func (sh *shard) load() int {
 
 // considerDedicated gives the watch a dedicated stream if much is still to come in the response
 // that is arriving.
-func (w *watcher) considerDedicated(h *pb.ResponseHeader, x extent) {
+func (w *watcher) considerDedicated(head int64, x extent) {
 	sh := w.shard.Load()
-	if sh.dedicated || x.bytesAhead(h.GetRevision()) < max(minDedicated, otherShare*(len(sh.watchers)-1)) {
+	if sh.dedicated || x.bytesAhead(head) < max(minDedicated, otherShare*(len(sh.watchers)-1)) {
 		return
 	}
 	sh.later = append(sh.later, func() {

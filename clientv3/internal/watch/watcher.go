@@ -89,9 +89,9 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 		w.afterCatchup()
 		return
 	}
-	last := events[len(events)-1].GetKv().GetModRevision() // before the events are the caller's
+	head, last := h.GetRevision(), events[len(events)-1].GetKv().GetModRevision() // before they are the caller's
 	var backlog extent
-	if s.assembly == nil && h.GetRevision()-last >= minSplitBacklog {
+	if s.assembly == nil && head-last >= minSplitBacklog {
 		backlog = extentOf(events)
 	}
 	if held := w.push(Response{Header: h, Events: events}); held > 0 {
@@ -102,12 +102,12 @@ func (w *watcher) events(s *subscription, h *pb.ResponseHeader, events []*mvccpb
 	}
 	switch a := s.assembly; {
 	case a != nil && !a.complete:
-		w.considerDedicated(h, a.extent)
+		w.considerDedicated(head, a.extent)
 	case a != nil:
-		w.considerCatchup(h, a.extent)
+		w.considerCatchup(head, a.extent)
 	case backlog.revisions > 0:
-		w.considerCatchup(h, backlog)
-	case h.GetRevision() <= last:
+		w.considerCatchup(head, backlog)
+	case head <= last:
 		w.caughtUp()
 	}
 }
