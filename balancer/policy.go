@@ -263,7 +263,7 @@ func (p *policy) newEndpoint(r resolver.Endpoint, taken bool) *Endpoint {
 func (p *policy) ResolverError(err error) {
 	p.mu.Lock()
 	if len(p.endpoints) == 0 {
-		p.resolving = err
+		p.resolving = errors.New(err.Error()) // without a gRPC status, as that of a connection
 	}
 	p.mu.Unlock()
 	p.publish()

@@ -52,9 +52,6 @@ func (p *policy) publish() {
 	k.unproven = p.proof.awaitedLocked(k.fit[needWrite])
 	k.holdsStreams = p.reconnects.holdsStreamsLocked(len(k.fit[needFull]) > 0 && k.fit[needFull][0].State().Usable(), now)
 	k.probesOnWrite = p.proof.due.IsZero() && p.prober.canProbe()
-	if state == connectivity.TransientFailure {
-		k.err = errors.New(k.err.Error()) // without its gRPC status, which would fail calls that wait for endpoints
-	}
 	if was := p.latest.Load(); was == nil || !k.refusesLike(was) {
 		p.latest.Store(k)
 		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: k})
@@ -122,7 +119,8 @@ func (rc *reconnector) anyReturnsLocked() bool {
 }
 
 // connectivityLocked returns the state of the ClientConn, and the error of picks while there is no connection. A
-// failed connection counts as failing until it is established.
+// failed connection counts as failing until it is established. The error has no gRPC status, which would fail calls
+// that wait for a connection.
 func (p *policy) connectivityLocked() (connectivity.State, error) {
 	if len(p.endpoints) == 0 {
 		return connectivity.TransientFailure, p.resolving
@@ -145,7 +143,7 @@ func (p *policy) connectivityLocked() (connectivity.State, error) {
 		}
 	}
 	if !connecting {
-		return connectivity.TransientFailure, cmp.Or(err, errNoConnection)
+		return connectivity.TransientFailure, errors.New(cmp.Or(err, errNoConnection).Error())
 	}
 	return connectivity.Connecting, balancer.ErrNoSubConnAvailable
 }

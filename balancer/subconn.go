@@ -373,10 +373,9 @@ func (s *subConn) isFull() bool {
 		return false
 	}
 	calls := s.ep.inflight.callsOn(s)
-	all := len(calls) + len(s.ep.inflight.streamsOn(s))
 	late := slices.DeleteFunc(calls, func(c *call) bool {
 		usual := c.stat.P99()
 		return usual == 0 || time.Since(c.start.Time()) < 3*usual
 	})
-	return 2*len(late) < all
+	return 2*len(late) < len(calls)+len(s.ep.inflight.streamsOn(s))
 }

@@ -298,7 +298,7 @@ func newMember(c *Cluster, index int) *Member {
 		conns:   make(map[*conn]struct{}),
 	}
 	close(m.awake)
-	m.listener = newListener(addr(m.addr))
+	m.listener = &listener{addr: addr(m.addr), conns: make(chan net.Conn), closed: make(chan struct{})}
 	m.server = grpc.NewServer(
 		grpc.UnknownServiceHandler(m.serve),
 		grpc.InTapHandle(claimStream),

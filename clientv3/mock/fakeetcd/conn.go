@@ -28,10 +28,6 @@ type listener struct {
 	once   sync.Once
 }
 
-func newListener(a addr) *listener {
-	return &listener{addr: a, conns: make(chan net.Conn), closed: make(chan struct{})}
-}
-
 // Accept waits for the next connection.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
