@@ -38,7 +38,7 @@ func (e *Endpoint) isSilent() bool {
 
 // release makes gRPC pick again for the writes that wait, and reports whether there may be any.
 func (p *policy) release() bool {
-	if !p.holding.Load() || !p.holding.CompareAndSwap(true, false) {
+	if !p.holding.CompareAndSwap(true, false) {
 		return false
 	}
 	p.publish()

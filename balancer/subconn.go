@@ -76,7 +76,9 @@ func (s *subConn) heardAt(now time.Time) {
 	}
 	s.conn.complete.Store(s.conn.received.Load()) // a whole message has arrived
 	s.ep.healthEntry().Alive(now)
-	s.ep.policy.release()
+	if s.ep.policy.holding.Load() {
+		s.ep.policy.release()
+	}
 }
 
 // noteProbe records a probe.
