@@ -36,9 +36,8 @@ func (p *policy) publish() {
 	p.nextPublish = now.Add(time.Duration(len(p.endpoints)/100) * publishPause)
 	improved, ejected := p.improved.Swap(false), p.ejected.Swap(false) // before the states are read
 	p.reconnects.connectWantedLocked()
-	k := &picker{p: p, connected: make([]*Endpoint, 0, len(p.endpoints))}
-	var state connectivity.State
-	state, k.err = p.connectivityLocked()
+	state, err := p.connectivityLocked()
+	k := &picker{p: p, err: err, connected: make([]*Endpoint, 0, len(p.endpoints))}
 	p.reconnects.noteOutageLocked()
 	for _, ep := range p.endpoints {
 		if ep.conn(Calls).takesCalls() {

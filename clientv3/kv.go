@@ -118,7 +118,8 @@ func (kv *kv) Delete(ctx context.Context, key string, opts ...OpOption) (*Delete
 }
 
 func (kv *kv) Compact(ctx context.Context, rev int64, opts ...CompactOption) (*CompactResponse, error) {
-	resp, err := invoke(ctx, kv.remote.Compact, OpCompact(rev, opts...).toRequest(), kv.callOpts)
+	op := OpCompact(rev, opts...)
+	resp, err := invoke(ctx, kv.remote.Compact, &pb.CompactionRequest{Revision: op.revision, Physical: op.physical}, kv.callOpts)
 	return (*CompactResponse)(resp), err
 }
 
@@ -190,10 +191,6 @@ func OpCompact(rev int64, opts ...CompactOption) CompactOp {
 // has removed the discarded entries from its storage.
 func WithCompactPhysical() CompactOption {
 	return func(op *CompactOp) { op.physical = true }
-}
-
-func (op CompactOp) toRequest() *pb.CompactionRequest {
-	return &pb.CompactionRequest{Revision: op.revision, Physical: op.physical}
 }
 
 // Txn builds and executes one transaction:

@@ -24,8 +24,8 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
-	"balancer":    {5390, 6575},
-	"clientv3":    {22350, 29200},
+	"balancer":    {5395, 6580},
+	"clientv3":    {22345, 29200},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},
