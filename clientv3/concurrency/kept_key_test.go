@@ -177,7 +177,8 @@ func TestKeptKeyOfALateRequest(t *testing.T) {
 				f.remove(t, "agents/ann")
 				synctest.Wait()
 				f.stop()
-				for !errors.Is(requireEvent(t, events, KeyLost).Err, clientv3.ErrLeaseUnanswered) {
+				for lost := error(nil); !errors.Is(lost, clientv3.ErrLeaseUnanswered); {
+					lost = requireEvent(t, events, KeyLost).Err
 				}
 				if meanwhile == KeySuperseded {
 					f.put(t, "agents/ann", "by hand")

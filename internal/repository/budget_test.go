@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
 	"balancer":    {5395, 6580},
-	"clientv3":    {22345, 29200},
+	"clientv3":    {22345, 29205},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},
