@@ -153,12 +153,14 @@ func TestFailedConnectIsEvidenceWhileNothingIsConnected(t *testing.T) {
 	})
 }
 
-// Calls wait whatever the code of a dialer's error.
-func TestCallsWaitWhileADialerFails(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		fails := func(context.Context, string) (net.Conn, error) { return nil, errNoLeader }
-		c := connectBy(t, roundRobin, servers, []grpc.DialOption{grpc.WithContextDialer(fails)})
-		assert.ErrorContains(t, c.call(t.Context(), attempt{deadline: time.Minute}).err, "DeadlineExceeded")
+// Transfers wait for a connection of their own, whatever the code of the dialer's error, as calls do.
+func TestTransfersWaitWhileADialerFails(t *testing.T) {
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
+		servers[0].lis = nil // it refuses new connections
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := c.tryOpen(ctx, balancer.Bulk, nil)
+		assert.ErrorContains(t, err, "DeadlineExceeded")
 	})
 }
 

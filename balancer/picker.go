@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -283,8 +284,7 @@ func (p *policy) openClass(call Call, class ConnClass, fit []*Endpoint) error {
 	if p.closed {
 		return balancer.ErrNoSubConnAvailable
 	}
-	var err error
-	now := time.Now()
+	now, err := time.Now(), errNoConnection
 	candidates := make([]*Endpoint, 0, len(fit))
 	for _, ep := range fit {
 		s := ep.conn(class)
@@ -296,13 +296,13 @@ func (p *policy) openClass(call Call, class ConnClass, fit []*Endpoint) error {
 		case s.state == connectivity.Ready, s.state == connectivity.Connecting:
 			return balancer.ErrNoSubConnAvailable // it is about to connect, or its loss is about to be reported
 		case s.failing.Load() && (s.state == connectivity.TransientFailure || s.waitsLocked(now)):
-			err = s.err
+			err = errors.New(cmp.Or(s.err, errNoConnection).Error()) // without a gRPC status, see connectivityLocked
 		default:
 			candidates = append(candidates, ep)
 		}
 	}
 	if len(candidates) == 0 {
-		return cmp.Or(err, errNoConnection)
+		return err
 	}
 	s := p.strategy().Pick(call, candidates).conn(class)
 	if s.sc == nil {

@@ -3,6 +3,7 @@ package balancer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"slices"
@@ -282,7 +283,7 @@ func dialer(servers []*server) func(context.Context, string) (net.Conn, error) {
 		s.mu.Unlock()
 		switch {
 		case lis == nil:
-			return nil, syscall.ECONNREFUSED
+			return nil, fmt.Errorf("%w: %w", syscall.ECONNREFUSED, errNoLeader) // a dialer's error may have a gRPC status
 		case s.hangsUp.Load():
 			client, server := net.Pipe()
 			return client, server.Close()

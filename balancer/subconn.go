@@ -251,7 +251,7 @@ func (p *policy) takeState(s *subConn, sc balancer.SubConn, st balancer.SubConnS
 		t.evidence = health.Evidence{Kind: health.ConnectFailed, Err: st.ConnectionError, Detail: "connect"}
 	case connectivity.Idle:
 		s.disconnectedLocked()
-		if was == connectivity.Ready && s.class == Calls {
+		if was != connectivity.TransientFailure && s.class == Calls { // gRPC omits READY if the server closes it at once
 			t.evidence = health.Evidence{Kind: health.Disconnected, Detail: "connection lost"}
 			s.lostLocked()
 		}

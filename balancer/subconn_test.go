@@ -87,6 +87,18 @@ func TestLateTimerDoesNotFindAConnectionSlow(t *testing.T) {
 	})
 }
 
+// A server that closes a connection while it is made is dialed no more often than one that does so later.
+func TestConnectionThatIsClosedAtOnceDoesNotLast(t *testing.T) {
+	sc := new(struct{ balancer.SubConn })
+	p := newPolicy(nil, Builder{})
+	p.stop()
+	s := newSubConn()
+	s.sc, s.state, s.attempted, s.brief = sc, connectivity.Connecting, time.Now(), maxBrief+1
+	p.takeState(s, sc, balancer.SubConnState{ConnectivityState: connectivity.Idle})
+	s.timer.Stop()
+	assert.True(t, s.due.After(s.attempted))
+}
+
 // stepped returns the reading at t of a clock that was stepped by a whole number of seconds.
 func stepped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	t.Helper()
