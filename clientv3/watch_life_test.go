@@ -99,7 +99,9 @@ func TestWatchFromWatchClient(t *testing.T) {
 // The responses of a watch are its caller's, who may change them.
 func TestWatchResponsesAreTheCallers(t *testing.T) {
 	cluster, c := clienttest.StartClient(t, 1)
-	w := c.Watch(clienttest.Within(t), "key")
+	w, other := c.Watch(clienttest.Within(t), "key"), c.Watch(clienttest.Within(t), "other")
+	require.NoError(t, c.RequestProgress(clienttest.Within(t)))
+	require.NotSame(t, (<-w).Header, (<-other).Header)
 	for range 50 {
 		put(t, cluster, "key", 1)
 		resp := <-w

@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
@@ -127,7 +128,8 @@ func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 		return
 	}
 	if notify {
-		w.considerPause(w.push(Response{Header: h, Proven: w.sessionLocked().splittable()}))
+		// Other watches may get this header, too.
+		w.considerPause(w.push(Response{Header: proto.CloneOf(h), Proven: w.sessionLocked().splittable()}))
 	}
 	w.caughtUp()
 }
