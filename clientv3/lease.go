@@ -132,7 +132,8 @@ type Lease interface {
 	// is sent again after a fault until ctx ends; without a deadline it waits until
 	// a member answers. If the lease does not exist the error is
 	// rpctypes.ErrLeaseNotFound. If the server rejects the request, because
-	// permission is missing or it has no leases (kine), the error is the server's; an error of
+	// permission is missing or it has no leases (kine), or says Canceled when it is asked again (as
+	// etcd's grpc-proxy does if it is refused), the error is the server's; an error of
 	// an interceptor in Config.DialOptions that is no gRPC status is returned, too.
 	//
 	// The request uses its own stream in three cases: if ctx has outgoing metadata

@@ -188,13 +188,6 @@ const (
 	leftoverTimeout = 15 * time.Minute
 )
 
-// cleanupContext returns a context for undoing a call with context ctx, even if ctx has ended. It
-// keeps the values of ctx, such as credentials. It lasts for cleanupTimeout, or the TTL if
-// shorter: after that the lease has expired, and its keys with it.
-func (s *Session) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), min(s.opts.ttlDuration(), cleanupTimeout))
-}
-
 // discard deletes the key created at rev, unless it is in spared. If rev is 0, discard
 // first reads the key that belongs to the session: an unconditional delete could be
 // executed late, and delete the key of a later lock. The read is a transaction that could

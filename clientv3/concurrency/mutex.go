@@ -354,7 +354,8 @@ func (w *waiter) withdraw(ctx context.Context) {
 		return
 	}
 	defer end()
-	ctx, cancel := s.cleanupContext(ctx)
+	// The lease, and its keys with it, expires by the end of this context, which keeps the values of ctx, such as credentials.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.opts.ttlDuration(), cleanupTimeout))
 	defer cancel()
 	if err := s.discard(ctx, w.key, rev, spared); err != nil {
 		s.client.GetLogger().Warn("key of a failed lock or campaign could not be deleted yet; it is deleted with the session at the latest",

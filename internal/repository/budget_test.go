@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
 	"balancer":    {5395, 6590},
-	"clientv3":    {22345, 29205},
+	"clientv3":    {22350, 29230},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},
@@ -34,10 +34,10 @@ var codeBudgets = map[string]codeLines{
 	"health":      {780, 1530},
 	"internal":    {4450, 6160},
 	"keepalive":   {485, 1040},
-	"lab":         {10475, 15245},
+	"lab":         {10470, 15245},
 	"observe":     {2380, 2385},
 	"pool":        {1990, 3025},
-	"resolver":    {3820, 4540},
+	"resolver":    {3815, 4540},
 	"retry":       {1295, 1190},
 	"root":        {555, 1105},
 }

@@ -162,14 +162,10 @@ func whyEmpty(set []*discoveryv1.EndpointSlice, all []entry, d serviceTarget) er
 		return fmt.Errorf("kubernetes: none of the %d endpoints of %v is ready", len(group(all)), d.service)
 	case !found && len(ports) > 0:
 		return fmt.Errorf("kubernetes: %v has no TCP %v: its ports are %s", d.service, d.port, joinPorts(ports))
-	case !found && hasEndpoints(set):
+	case !found && slices.ContainsFunc(set, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 }):
 		return fmt.Errorf("kubernetes: the EndpointSlices of %v have no TCP port, as those of headless Services without ports: name the pods' port by its number in the target", d.service)
 	}
 	return fmt.Errorf("kubernetes: %v has no endpoints: it is scaled to zero, or no pod matches its selector", d.service)
-}
-
-func hasEndpoints(set []*discoveryv1.EndpointSlice) bool {
-	return slices.ContainsFunc(set, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 }
 
 // portDoubt describes a port number that none of the slices has: it may be the Service's port

@@ -27,6 +27,9 @@ func (m *Machine) Opened(now time.Time) {
 
 // Lost records that the stream, or its opening, failed. Unanswered requests are due
 // again. A second Lost has no effect.
+//
+// etcd's grpc-proxy hides a refusal behind Canceled, and a fault as well. After another stream that
+// ended without an answer, Canceled ends the Once subscribers.
 func (m *Machine) Lost(now time.Time, err error) {
 	m.at(now)
 	if m.phase == down {
@@ -35,6 +38,7 @@ func (m *Machine) Lost(now time.Time, err error) {
 	if m.silent() {
 		m.tolerate()
 	}
+	refused := m.lastErr != nil && status.Code(err) == codes.Canceled
 	m.phase, m.lastErr, m.moveAt = down, err, never
 	m.suspectOldest()
 	many := len(m.due)+len(m.sent)+len(m.abandoned) > 1
@@ -45,6 +49,9 @@ func (m *Machine) Lost(now time.Time, err error) {
 	}
 	for len(m.abandoned) > 0 {
 		m.move(m.abandoned[len(m.abandoned)-1], Gone)
+	}
+	if refused && m.unansweredAtLoss {
+		m.refuseDue(err)
 	}
 }
 
@@ -74,9 +81,7 @@ func (m *Machine) Refused(now time.Time, err error) {
 	unanswered, l := m.unansweredAtLoss, m.oldest
 	m.unansweredAtLoss, m.oldest = false, nil
 	if !unanswered || status.Code(err) != codes.PermissionDenied {
-		for _, due := range slices.Clone(m.due) {
-			m.refuse(due, err)
-		}
+		m.refuseDue(err)
 	}
 	if l == nil || l.state != Due {
 		return
@@ -86,6 +91,13 @@ func (m *Machine) Refused(now time.Time, err error) {
 		aside := min(m.ttlOf(l)/3, l.deadline.sub(m.now)/pauseShare)
 		l.due = min(m.now.add(max(aside, minPauseOf(m.ttlOf(l)))), l.deadline)
 		m.move(l, Waiting)
+	}
+}
+
+// refuseDue ends the Once subscribers of all leases with due requests.
+func (m *Machine) refuseDue(err error) {
+	for _, l := range slices.Clone(m.due) {
+		m.refuse(l, err)
 	}
 }
 

@@ -387,6 +387,30 @@ func TestRefusalOfAll(t *testing.T) {
 	}
 }
 
+// Canceled ends the Once subscribers, since a grpc-proxy may hide a refusal behind it, but not the first time.
+func TestCanceledAgain(t *testing.T) {
+	r := newRig(t)
+	k, canceled := r.keep(1), status.Error(codes.Canceled, "context canceled")
+	lose := func(ids []int64, err error, answered ...int64) {
+		r.pass(time.Second)
+		r.connect()
+		require.ElementsMatch(t, ids, r.take())
+		for _, id := range answered {
+			r.answer(id, ttl)
+		}
+		r.m.Lost(r.now, err)
+		r.check()
+	}
+	lose([]int64{1}, canceled)
+	first := r.once(2)
+	lose([]int64{1, 2}, canceled, 1)
+	lose([]int64{2}, errBroken)
+	require.Zero(t, first.closed, "there was an answer between them")
+	lose([]int64{2}, canceled)
+	require.ErrorIs(t, first.cause, canceled)
+	require.Zero(t, k.closed)
+}
+
 // The pause during an outage is bounded by the remaining TTL, and has a minimum.
 func TestPause(t *testing.T) {
 	for _, tt := range []struct {

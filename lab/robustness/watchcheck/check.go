@@ -11,7 +11,6 @@ package watchcheck
 
 import (
 	"fmt"
-	"slices"
 	"sort"
 
 	"github.com/quorate/quorate/lab/internal/tally"
@@ -215,10 +214,4 @@ func follows(e *history.Event, previous *history.KeyValue) error {
 // from returns where the events at and after a revision begin.
 func (r *indexed) from(revision int64) int {
 	return sort.Search(len(r.Events), func(i int) bool { return r.Events[i].ModRevision >= revision })
-}
-
-// compactedBeyond reports whether history may have been compacted to a revision
-// at or above the given one.
-func (r *indexed) compactedBeyond(revision int64) bool {
-	return slices.ContainsFunc(r.Compactions, func(c int64) bool { return c >= revision })
 }

@@ -116,7 +116,7 @@ func (t *trace) content(e *history.Event, at int) {
 		t.report(Genuine, "%v came as %s and was %s", e, content(&e.KeyValue), content(&want.KeyValue))
 	}
 	want.Prev = t.ref.previous[at]
-	if !t.watch.Request.PrevKV || e.Prev == nil && t.ref.compactedBeyond(e.ModRevision) {
+	if !t.watch.Request.PrevKV || e.Prev == nil && slices.ContainsFunc(t.ref.Compactions, func(c int64) bool { return c >= e.ModRevision }) {
 		want.Prev = nil
 	}
 	if (e.Prev == nil) != (want.Prev == nil) || e.Prev != nil && *e.Prev != *want.Prev {
