@@ -14,6 +14,8 @@ var Deliberate = []transcript.Difference{
 	{Step: "afterwards, error", One: `halted: context canceled"`, Other: "is: context canceled"},
 	// A grpc-proxy gives no reason for a refusal. The official client's error then has no text.
 	{Step: "watch refused: end", Server: "grpc-proxy 3.7.3", One: `text: ""`, Other: "future revision"},
+	// A grpc-proxy answers the first keepalive of a lease late, and Quorate asks again after 2 and 4 s.
+	{Step: "alice: keep alive", Server: "grpc-proxy 3.7.3", One: "TTL:35", Other: "TTL:35"},
 	// Quorate passes on the header and the reason in the server's refusal of a watch.
 	{Step: "watch refused", One: "Canceled:true", Other: "CancelReason:"},
 	{Step: "denied watch", One: "Canceled:true", Other: "CancelReason:"},

@@ -47,7 +47,7 @@ var (
 var parallel = 3 * runtime.NumCPU()
 
 // limit is how long a behaviour may take, and grace how long beyond that before its process is killed.
-const limit, grace = time.Minute, 5 * time.Second
+const limit, grace = 90 * time.Second, 5 * time.Second
 
 func main() {
 	log.SetFlags(0)
