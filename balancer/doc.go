@@ -51,8 +51,9 @@
 // attempt is repeated after about a second; the pauses grow to a minute while other endpoints
 // serve, and end when the endpoint is needed. While nothing is connected, the endpoints are tried
 // one at a time: the pauses are shorter the more there are, and grow to 15 s. A successful
-// connection ends the pauses of all; where connections do not last, one that lasts does. gRPC's backoff (grpc.WithConnectParams) is a lower bound of
-// the pauses; give grpc.NewClient [ConnectParams].
+// connection ends the pauses of all; where connections do not last, one that lasts does. gRPC's
+// backoff (grpc.WithConnectParams) is a lower bound of the pauses; give grpc.NewClient
+// [ConnectParams].
 //
 // # Sharing
 //

@@ -171,7 +171,7 @@ func (c *Cache) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse,
 }
 
 // hasMetadata reports whether a caller's context has outgoing metadata that only a server can answer to, such as
-// another user's token. That of RequireLeader is none: a linearizable answer from memory follows a read that needs a leader.
+// another user's token. RequireLeader's does not count: a read that needs a leader precedes a linearizable answer from memory.
 func hasMetadata(ctx context.Context) bool {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	delete(md, rpctypes.MetadataRequireLeaderKey) // from a copy
