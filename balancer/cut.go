@@ -61,9 +61,11 @@ func (e *Endpoint) stuckSince(st *health.Status) time.Time {
 // work.
 func (e *Endpoint) mayBeCut() bool {
 	st := e.State()
+	if (st == health.Lagging || st == health.Degraded) && e.hasAlternative(Full) && e.busy() {
+		return true
+	}
 	stuck, _ := e.stuckLocally(time.Now())
-	return (st == health.Lagging || st == health.Degraded) && e.hasAlternative(Full) && e.busy() ||
-		len(stuck) > 0 && e.hasAlternative(Local)
+	return len(stuck) > 0 && e.hasAlternative(Local)
 }
 
 // mayCutWrite reports whether a write has waited for so long that it may be cut.

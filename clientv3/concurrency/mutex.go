@@ -354,7 +354,7 @@ func (w *waiter) withdraw(ctx context.Context) {
 		return
 	}
 	defer end()
-	// The lease, and its keys with it, expires by the end of this context, which keeps the values of ctx, such as credentials.
+	// This context outlives ctx, and keeps its values, such as credentials. After the TTL the key has expired with the lease.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.opts.ttlDuration(), cleanupTimeout))
 	defer cancel()
 	if err := s.discard(ctx, w.key, rev, spared); err != nil {

@@ -285,7 +285,8 @@ const (
 	// is a list.
 	DefaultTolerance = time.Second
 
-	// suspicionLimit is how long all endpoints may be Suspected, or connecting, before they count as out.
+	// suspicionLimit is how long all endpoints may be Suspected before they count as out, and how long
+	// they may take to connect before that is reported.
 	// With a witness, the client's probes decide within half a second; when all endpoints
 	// are silent, they stay Suspected.
 	suspicionLimit = 3 * time.Second
