@@ -28,9 +28,10 @@ const (
 // How much may be on its way to a slow reader is up to HTTP/2's flow-control windows.
 // grpc-go starts at 64 KiB and, while data flows, measures the product of bandwidth
 // and delay and grows the windows to twice that, 16 MiB at most. That is on if Static
-// windows are 0, and is right nearly always. A fixed window switches the measuring off for
-// the whole connection. In grpc-go 1.85 its other options for initial windows do so
-// too; the ones used here say so in their names.
+// windows are 0, and is right nearly always. To measure, it sends a ping when data
+// arrives and none is under way, which both ends pay for with each small message. A
+// fixed window switches the measuring off for the whole connection. In grpc-go 1.85 its
+// other options for initial windows do so too; the ones used here say so in their names.
 //
 // The memory that a slow reader costs follows: the receiver holds at most one stream
 // window, and the sender about 64 KiB and one message, for each stream on which

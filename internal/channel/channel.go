@@ -122,7 +122,7 @@ func New(cfg Config) (*Channel, error) {
 	if cfg.TLS == nil && parsed[0].Security == endpoint.TLS {
 		cfg.TLS = new(tls.Config)
 	}
-	c := &Channel{names: new(names), security: newSecurity(cfg), sharing: newSharing(cfg), strategy: strategy, endpoints: slices.Clone(cfg.Endpoints)}
+	c := &Channel{names: new(names), single: singles{conns: map[string]*single{}}, security: newSecurity(cfg), sharing: newSharing(cfg), strategy: strategy, endpoints: slices.Clone(cfg.Endpoints)}
 	c.names.set(parsed)
 	client := newClient(cfg)
 	client.name = c.names.of

@@ -47,6 +47,7 @@ const outage = 12 * time.Second
 var phases = []phase{
 	{name: "idle", run: usual(func(*fleet) {})},
 	{name: "light", deadline: 2 * time.Second, run: usual(func(*fleet) {})},
+	{name: "events", direct: true, run: notify},
 	{name: "frozen", deadline: 2 * time.Second, run: usual(func(f *fleet) { fatal.If(f.followers[0].Stop()) })},
 	{name: "overload", deadline: 200 * time.Millisecond, run: usual(slow)},
 	{name: "no-quorum", deadline: 2 * time.Second, run: usual(killMajority)},
@@ -93,18 +94,31 @@ func usual(begin func(*fleet)) func(*fleet) figures {
 		begin(f)
 		fatal.If(pause.For(f, *phaseLength))
 		after, seconds := f.ask(false), time.Since(began).Seconds()
-		var rpcs, cpu float64
-		for m, r := range f.counted() {
-			rpcs += r.rpcs - read[m].rpcs
-			cpu += r.cpu - read[m].cpu
-		}
+		grown := f.grown(read)
 		answered, failed := float64(after.Answered-before.Answered), float64(after.Failed-before.Failed)
 		return figures{
-			"RPCs/client/s": rpcs / float64(*fleetClients) / seconds,
-			"members-cpu-%": 100 * cpu / seconds,
+			"RPCs/client/s": grown.rpcs / float64(*fleetClients) / seconds,
+			"members-cpu-%": 100 * grown.cpu / seconds,
 			"connections":   f.reached() - opened,
 			"answered-%":    100 * answered / max(answered+failed, 1),
 		}
+	}
+}
+
+// notify puts a key that all clients watch, 20 times a second.
+func notify(f *fleet) figures {
+	client := fatal.OK(openTheirs(config{endpoints: f.cluster.DirectEndpoints()}))
+	defer client.Close()
+	fatal.OK(client.put(f, "fleet/key"))
+	read, before, puts := f.counted(), f.ask(false), 0
+	for end := time.Now().Add(*phaseLength); time.Now().Before(end); puts++ {
+		fatal.OK(client.put(f, "fleet/key"))
+		fatal.If(pause.For(f, 50*time.Millisecond))
+	}
+	after, events := f.ask(false), float64(puts**fleetClients)
+	return figures{
+		"members-µs/event": 1e6 * f.grown(read).cpu / events,
+		"clients-µs/event": 1e6 * (after.CPU - before.CPU).Seconds() / events,
 	}
 }
 
@@ -288,4 +302,13 @@ func (f *fleet) counted() map[*lab.Member]reading {
 		}
 	}
 	return all
+}
+
+// grown returns what the members have counted since a reading.
+func (f *fleet) grown(since map[*lab.Member]reading) (sum reading) {
+	for m, r := range f.counted() {
+		sum.rpcs += r.rpcs - since[m].rpcs
+		sum.cpu += r.cpu - since[m].cpu
+	}
+	return sum
 }
