@@ -23,7 +23,7 @@ import (
 type proxied struct {
 	cluster *lab.Cluster
 	nginx   *nginx
-	ways    []*link.Link // a link to each address of nginx
+	links   []*link.Link // a link to each address of nginx
 }
 
 // startProxied starts a cluster, with a site of the documentation, and replacements, before it.
@@ -35,18 +35,18 @@ func startProxied(t *testing.T, name string, replacements ...string) *proxied {
 	}
 	p := &proxied{cluster: c, nginx: startNginx(t, documentedConfig(t, name, replacements...))}
 	for _, address := range p.nginx.addresses {
-		way, err := link.Listen(address)
+		toNginx, err := link.Listen(address)
 		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, way.Close()) })
-		p.ways = append(p.ways, way)
+		t.Cleanup(func() { assert.NoError(t, toNginx.Close()) })
+		p.links = append(p.links, toNginx)
 	}
 	return p
 }
 
 func (p *proxied) endpoints() []string {
 	var endpoints []string
-	for _, way := range p.ways {
-		endpoints = append(endpoints, way.Addr())
+	for _, toNginx := range p.links {
+		endpoints = append(endpoints, toNginx.Addr())
 	}
 	return endpoints
 }
@@ -110,7 +110,7 @@ func TestEtcdBehindNginx(t *testing.T) {
 	tr := begin(t, client, ttl)
 	term := p.term(t)
 	tr.awaitPuts(t, 5*perConnection)
-	assert.GreaterOrEqual(t, p.ways[0].Stats().Accepted, uint64(5), "connections are replaced")
+	assert.GreaterOrEqual(t, p.links[0].Stats().Accepted, uint64(5), "connections are replaced")
 	for _, err := range tr.putErrors() {
 		// A machine that is too slow for its cluster is no fault of the proxy's.
 		assert.True(t, p.term(t) != term || strings.Contains(err.Error(), "504"), "a put whose outcome is unknown, without a fault: %v", err)
@@ -159,7 +159,7 @@ func TestManyMembersAreOneEndpoint(t *testing.T) {
 	other, err := link.Listen(p.nginx.address)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, other.Close()) })
-	client, _ := connect(t, "leader", p.ways[0].Addr(), other.Addr())
+	client, _ := connect(t, "leader", p.links[0].Addr(), other.Addr())
 	tr := begin(t, client, ttl)
 	tr.awaitPuts(t, 200)
 	for range 2 {
@@ -189,7 +189,7 @@ func TestAnAddressForEachMember(t *testing.T) {
 	require.Eventually(t, func() bool {
 		statuses := client.EndpointStatus()
 		for i, m := range p.cluster.Members() {
-			n := slices.IndexFunc(statuses, func(s health.Status) bool { return s.Endpoint == p.ways[i].Addr() })
+			n := slices.IndexFunc(statuses, func(s health.Status) bool { return s.Endpoint == p.links[i].Addr() })
 			if n < 0 {
 				return false
 			}

@@ -27,7 +27,7 @@ const retryPolicy = `"methodConfig": [{"name": [{"service": "grpc.testing.TestSe
 	"maxAttempts": 5, "initialBackoff": "0.01s", "maxBackoff": "0.1s", "backoffMultiplier": 2,
 	"retryableStatusCodes": ["UNAVAILABLE"]}}]`
 
-// behindNginx returns two servers and the way to the nginx before them.
+// behindNginx returns two servers and a link to the nginx before them.
 func behindNginx(t *testing.T, replacements ...string) ([]*server, *link.Link) {
 	t.Helper()
 	servers := startServers(t, 2)
@@ -35,20 +35,20 @@ func behindNginx(t *testing.T, replacements ...string) ([]*server, *link.Link) {
 		"10.0.0.1:50051", servers[0].addr(), "10.0.0.2:50051", servers[1].addr(),
 		"keepalive_requests 100000;", fmt.Sprintf("keepalive_requests %d;", perConnection),
 	}, replacements...)...))
-	way, err := link.Listen(n.address)
+	toNginx, err := link.Listen(n.address)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, way.Close()) })
-	return servers, way
+	t.Cleanup(func() { assert.NoError(t, toNginx.Close()) })
+	return servers, toNginx
 }
 
 // dial connects to nginx with a policy.
-func dial(t *testing.T, way *link.Link, policy, methodConfig string) *grpc.ClientConn {
+func dial(t *testing.T, toNginx *link.Link, policy, methodConfig string) *grpc.ClientConn {
 	t.Helper()
 	serviceConfig := fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}]}`, policy)
 	if methodConfig != "" {
 		serviceConfig = fmt.Sprintf(`{"loadBalancingConfig": [{%q: {}}], %s}`, policy, methodConfig)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+way.Addr(), grpc.WithDefaultServiceConfig(serviceConfig),
+	conn, err := grpc.NewClient("passthrough:///"+toNginx.Addr(), grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithTransportCredentials(balancer.Credentials(insecure.NewCredentials())))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
@@ -61,12 +61,12 @@ func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 	const callers, calls = 16, 12 * perConnection
 	for _, policy := range []string{"quorate_round_robin", "pick_first"} {
 		t.Run(policy, func(t *testing.T) {
-			servers, way := behindNginx(t)
+			servers, toNginx := behindNginx(t)
 			var s load
-			s.run(dial(t, way, policy, retryPolicy), callers, calls)
+			s.run(dial(t, toNginx, policy, retryPolicy), callers, calls)
 			assert.Empty(t, s.errors)
 			assert.Empty(t, s.cut)
-			assert.GreaterOrEqual(t, way.Stats().Accepted, uint64(calls/perConnection), "connections are replaced")
+			assert.GreaterOrEqual(t, toNginx.Stats().Accepted, uint64(calls/perConnection), "connections are replaced")
 			assert.Len(t, executed(servers), calls)
 		})
 	}
@@ -76,9 +76,9 @@ func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 // and then by the next. grpc repeats a call by itself once.
 func TestACallIsRefusedByTwoConnections(t *testing.T) {
 	const callers, calls = 4 * perConnection, 16 * perConnection
-	servers, way := behindNginx(t)
+	servers, toNginx := behindNginx(t)
 	var s load
-	s.run(dial(t, way, "quorate_round_robin", ""), callers, calls)
+	s.run(dial(t, toNginx, "quorate_round_robin", ""), callers, calls)
 	t.Logf("%d of %d calls failed", len(s.errors), calls)
 	assert.NotEmpty(t, s.errors)
 	assert.Empty(t, s.cut)
@@ -119,8 +119,8 @@ func TestAStreamIsABody(t *testing.T) {
 	const chunk, chunks = 64 << 10, 20
 	for limit, want := range map[string]codes.Code{"0": codes.OK, "1m": codes.Internal} {
 		t.Run(limit, func(t *testing.T) {
-			_, way := behindNginx(t, "client_max_body_size 0;", "client_max_body_size "+limit+";")
-			stream := openDuplex(t, dial(t, way, "quorate_round_robin", ""))
+			_, toNginx := behindNginx(t, "client_max_body_size 0;", "client_max_body_size "+limit+";")
+			stream := openDuplex(t, dial(t, toNginx, "quorate_round_robin", ""))
 			var err error
 			for n := 0; n < chunks && err == nil; n++ {
 				err = exchange(stream, chunk)
@@ -135,8 +135,8 @@ func TestSilenceEndsAStream(t *testing.T) {
 	for _, setting := range []string{"client_body_timeout", "grpc_read_timeout"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
-			_, way := behindNginx(t, setting+" 60s;", setting+" 3s;") // longer than a busy machine takes for one exchange
-			stream := openDuplex(t, dial(t, way, "quorate_round_robin", ""))
+			_, toNginx := behindNginx(t, setting+" 60s;", setting+" 3s;") // longer than a busy machine takes for one exchange
+			stream := openDuplex(t, dial(t, toNginx, "quorate_round_robin", ""))
 			require.NoError(t, exchange(stream, 1))
 			_, err := stream.Recv()
 			assert.Equal(t, codes.Internal, status.Code(err), "%v", err)

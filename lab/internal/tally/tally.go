@@ -28,7 +28,7 @@ type Violation struct {
 
 // Verdict is what checks found.
 type Verdict struct {
-	// Violations holds at most ten of each promise.
+	// Violations holds at most ten of each promise, and as many of each verdict that was merged into this one.
 	Violations []Violation
 	// Counts has the number of violations of each promise, kept or not.
 	Counts map[Promise]int
