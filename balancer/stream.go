@@ -13,9 +13,10 @@ import (
 
 const (
 	// Streams are heavy once heavyBytes arrive on the connection of class Calls within
-	// heavyWindow. A stream of that rate delays small calls by milliseconds.
+	// heavyWindow. A stream of that rate delays small calls by milliseconds, and on a link of
+	// few megabits a second by seconds.
 	heavyBytes  = 1 << 20
-	heavyWindow = time.Second
+	heavyWindow = 8 * time.Second
 )
 
 // errHeavy ends streams that move to a connection of their own.

@@ -120,7 +120,8 @@ type Config struct {
 	// on them. One that does not send a call, such as a rate limiter, should fail it with
 	// an error that is no gRPC status: the caller gets that error at once. A status counts as
 	// a server's: after Unavailable reads are repeated, and a write has an unknown outcome.
-	// The windows of flow control are 2 MiB for a stream and 16 MiB for a connection, unless
+	// The windows of flow control are 4 MiB for a stream, which is what one that is not read
+	// holds and what it carries in a round trip, and 16 MiB for a connection, unless
 	// grpc.WithStaticStreamWindowSize and grpc.WithStaticConnWindowSize change them.
 	DialOptions []grpc.DialOption
 

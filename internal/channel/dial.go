@@ -34,9 +34,9 @@ func dialOptions(cfg Config, c *client, s *sharing, eps []endpoint.Endpoint) []g
 		grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(balancer.ConnectParams()),
 		// To size windows, gRPC would send a ping when data arrives: a quarter of what an event costs the server, and a
-		// third of what it costs the client. A value of 1.5 MiB, etcd's limit, fits into the window of a stream. That of
-		// a connection is the most that gRPC would choose.
-		grpc.WithStaticStreamWindowSize(2 << 20),
+		// third of what it costs the client. A stream's window is about what Linux lets TCP have on its way, that of a
+		// connection the most that gRPC would choose.
+		grpc.WithStaticStreamWindowSize(4 << 20),
 		grpc.WithStaticConnWindowSize(16 << 20),
 	}
 	if cfg.KeepAlive.Time > 0 {

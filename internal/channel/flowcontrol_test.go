@@ -45,7 +45,7 @@ func TestWindowsAreFixed(t *testing.T) {
 		options []grpc.DialOption
 		window  uint32
 	}{
-		"default":    {window: 2 << 20},
+		"default":    {window: 4 << 20},
 		"the user's": {[]grpc.DialOption{grpc.WithInitialWindowSize(1 << 20)}, 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,21 +24,21 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
-	"balancer":    {5395, 6590},
-	"clientv3":    {22350, 29230},
+	"balancer":    {5395, 6605},
+	"clientv3":    {22355, 29260},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},
 	"etcdtest":    {175, 165},
 	"examples":    {495, 0},
 	"health":      {780, 1530},
-	"internal":    {4450, 6235},
+	"internal":    {4450, 6240},
 	"keepalive":   {485, 1040},
 	"lab":         {10470, 15265},
 	"observe":     {2380, 2385},
 	"pool":        {1990, 3025},
 	"resolver":    {3815, 4540},
-	"retry":       {1295, 1190},
+	"retry":       {1290, 1190},
 	"root":        {555, 1105},
 }
 
