@@ -16,8 +16,9 @@ const (
 	// while streams are active.
 	minCheck = 5 * time.Millisecond
 	maxCheck = 2 * time.Second
-	// starved is how late a timer may fire. Later checks are ignored: the process was short
-	// of CPU or paused, and responses may have arrived unread.
+	// starved is how late a timer may fire. Later checks are repeated: the process was short
+	// of CPU or paused, and responses may have arrived unread. An overdue call without an
+	// alternative is checked as often.
 	starved = 50 * time.Millisecond
 )
 
@@ -69,12 +70,13 @@ func (e *Endpoint) add(c *call) {
 	}
 }
 
-// remember records an overdue call that ended without a response.
+// remember records an overdue call that ended without a response. What the client ends as it closes, or after a drain, is
+// no evidence.
 func (e *Endpoint) remember(c *call) {
 	f := &e.inflight
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.unanswered[c.stat]; ok || c.stat.answered.After(c.start.Time()) {
+	if _, ok := f.unanswered[c.stat]; ok || e.removed() || c.stat.answered.After(c.start.Time()) {
 		return
 	}
 	if f.unanswered == nil {
@@ -282,7 +284,7 @@ func (f *inflight) streamsOn(s *subConn) []*stream {
 	return streams
 }
 
-// stop stops the timer for good.
+// stop stops the timer.
 func (f *inflight) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

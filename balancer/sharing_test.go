@@ -54,6 +54,22 @@ func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 	})
 }
 
+// The calls that a client ends as it closes are no evidence for others.
+func TestClosedClientSuspectsNoEndpoint(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		closed, other := sharingClients(t, servers)
+		s := servers[0]
+		s.stalled.Shut()
+		outcomes := closed.starting(1, s, aWrite)
+		time.Sleep(60 * time.Millisecond)
+		require.NoError(t, closed.Close())
+		require.Error(t, (<-outcomes).err)
+		s.stalled.Open()
+		time.Sleep(2 * time.Second)
+		assert.False(t, other.events.ever(health.Suspected))
+	})
+}
+
 // A verdict of another client does not close a connection that answers.
 func TestConnectionOfAnotherClientIsCheckedBeforeItIsClosed(t *testing.T) {
 	for name, frozen := range map[string]bool{"answers": false, "is silent": true} {
