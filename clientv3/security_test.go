@@ -300,4 +300,7 @@ func TestTokenAssignedToTheField(t *testing.T) {
 	g.set("b")
 	c.Token = "b"
 	clienttest.Get(t, c, "k")
+	g.set("")
+	c.Token = ""
+	clienttest.Get(t, c, "k")
 }

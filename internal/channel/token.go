@@ -81,18 +81,18 @@ type tokenSource struct {
 	name    func(*balancer.Endpoint) string
 	// obtained is called when there is a token after a failure to get one.
 	obtained func()
-	failed   bool // the latest request for a token
 
 	option  grpc.CallOption       // attaches the current token
 	current atomic.Pointer[token] // nil when there is none, or it was refused
 
 	mu      sync.Mutex
 	pending *tokenFetch // the fetch in progress, if there is one
-	wrong   wrongLogin
-	useless wrongLogin // its tokens are refused as soon as they are fetched
+	failed  bool        // the latest fetch failed
+	wrong   refusedLogin
+	useless refusedLogin // its tokens are refused as soon as they are fetched
 }
 
-// freshToken is the age up to which a refused token with which no call was accepted counts as useless. Tokens live for a
+// freshToken is the age up to which a refused token is useless, unless a call with it was accepted. Tokens live for a
 // second at least.
 const freshToken = time.Second
 
@@ -104,8 +104,8 @@ const (
 	maxUselessTokenBackoff = tokenSettles * 4 / 5
 )
 
-// wrongLogin is a login that the cluster refused.
-type wrongLogin struct {
+// refusedLogin is a login that the cluster refused.
+type refusedLogin struct {
 	login    Login
 	err      error
 	failures int
@@ -113,9 +113,9 @@ type wrongLogin struct {
 }
 
 // again returns w after another refusal: the backoff doubles up to longest, with jitter of half of it.
-func (w wrongLogin) again(login Login, err error, longest time.Duration) wrongLogin {
+func (w refusedLogin) again(login Login, err error, longest time.Duration) refusedLogin {
 	if w.login != login {
-		w = wrongLogin{login: login}
+		w = refusedLogin{login: login}
 	}
 	w.err = err
 	backoff := min(wrongLoginBackoff<<min(w.failures, 6), longest)
@@ -125,7 +125,9 @@ func (w wrongLogin) again(login Login, err error, longest time.Duration) wrongLo
 }
 
 // backsOff reports whether no request is to be made for a login yet.
-func (w wrongLogin) backsOff(login Login) bool { return w.login == login && time.Now().Before(w.until) }
+func (w refusedLogin) backsOff(login Login) bool {
+	return w.login == login && time.Now().Before(w.until)
+}
 
 func newTokenSource(cfg Config, closed <-chan struct{}) *tokenSource {
 	s := &tokenSource{login: cfg.Login, source: cfg.TokenSource, sourceBusy: make(chan struct{}, 1), closed: closed, obtained: func() {}}
@@ -146,21 +148,20 @@ type tokenFetch struct {
 	superseded bool // the login changed meanwhile, and the token was dropped
 }
 
-// isMissing reports whether a token is required and missing.
+// isMissing reports whether a token is required and missing, or the current one is another login's.
 func (s *tokenSource) isMissing() bool {
-	login := s.login()
-	if login.Token == "" && !login.fetches() {
-		return false
+	login, t := s.login(), s.current.Load()
+	if t == nil {
+		return login.Token != "" || login.fetches()
 	}
-	t := s.current.Load()
-	return t == nil || t.login != login
+	return t.login != login
 }
 
 // ensure fetches a token if one is required and missing.
 func (s *tokenSource) ensure(ctx context.Context) error {
 	for s.isMissing() {
 		login := s.login()
-		if login.Token != "" {
+		if login.Token != "" || !login.fetches() {
 			s.loginChanged()
 			return nil
 		}
@@ -213,7 +214,7 @@ func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 func (s *tokenSource) loginChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending, s.wrong, s.useless = nil, wrongLogin{}, wrongLogin{}
+	s.pending, s.wrong, s.useless = nil, refusedLogin{}, refusedLogin{}
 	var given *token
 	if login := s.login(); login.Token != "" {
 		given = newToken(login.Token, login)
@@ -244,7 +245,7 @@ func (s *tokenSource) drop(a *attempt, refusal error) renewal {
 		return renewed // no request yet: the same token
 	case used.accepted.Load() || used.login.FromSource || !used.refusedFresh ||
 		!errors.Is(rpctypes.Error(refusal), rpctypes.ErrInvalidAuthToken):
-		s.useless = wrongLogin{}
+		s.useless = refusedLogin{}
 	default:
 		s.useless = s.useless.again(used.login, refusal, maxUselessTokenBackoff)
 	}
@@ -292,9 +293,9 @@ func (s *tokenSource) avoid(a *attempt, t *token) {
 // meanwhile.
 func (s *tokenSource) fetch(ctx context.Context, login Login) (superseded bool, err error) {
 	s.mu.Lock()
-	if t := s.current.Load(); t != nil && t.login == login {
+	if t, changed := s.current.Load(), s.login() != login; changed || t != nil && t.login == login {
 		s.mu.Unlock()
-		return false, nil
+		return changed, nil
 	}
 	if pause.Closed(s.closed) {
 		s.mu.Unlock()
@@ -350,7 +351,7 @@ func (s *tokenSource) takeLocked(login Login, value string, err error) {
 		t := newToken(value, login)
 		t.fetched = time.Now()
 		s.current.Store(t)
-		s.wrong = wrongLogin{}
+		s.wrong = refusedLogin{}
 		if recovered {
 			s.obtained()
 		}

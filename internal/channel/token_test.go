@@ -372,6 +372,11 @@ func TestLoginChanged(t *testing.T) {
 		s.loginChanged()
 		require.NoError(t, s.ensure(t.Context()))
 		assert.Empty(t, tokenOf(t, s))
+
+		superseded, err := s.fetch(t.Context(), alice)
+		require.NoError(t, err)
+		assert.True(t, superseded, "the login changed before the fetch began")
+		assert.Empty(t, tokenOf(t, s))
 	})
 }
 
