@@ -16,7 +16,7 @@ import (
 func (m *Machine) Opening(now time.Time) {
 	m.at(now)
 	m.phase, m.quiet, m.moveAt = opening, m.now, never
-	m.unansweredAtLoss, m.oldest = false, nil
+	m.oldest = nil
 }
 
 // Opened records that requests can be sent.
@@ -29,7 +29,7 @@ func (m *Machine) Opened(now time.Time) {
 // again. A second Lost has no effect.
 //
 // etcd's grpc-proxy hides a refusal behind Canceled, and a fault as well. After another stream that
-// ended without an answer, Canceled ends the Once subscribers.
+// ended without an answer to a request, Canceled ends the Once subscribers.
 func (m *Machine) Lost(now time.Time, err error) {
 	m.at(now)
 	if m.phase == down {
@@ -38,7 +38,7 @@ func (m *Machine) Lost(now time.Time, err error) {
 	if m.silent() {
 		m.tolerate()
 	}
-	refused := m.lastErr != nil && status.Code(err) == codes.Canceled
+	refused := m.lastErr != nil && m.unansweredAtLoss && status.Code(err) == codes.Canceled
 	m.phase, m.lastErr, m.moveAt = down, err, never
 	m.suspectOldest()
 	many := len(m.due)+len(m.sent)+len(m.abandoned) > 1

@@ -411,6 +411,23 @@ func TestCanceledAgain(t *testing.T) {
 	require.Zero(t, k.closed)
 }
 
+// A stream that ended before it carried a request was no answer to one.
+func TestCanceledOnce(t *testing.T) {
+	r := newRig(t)
+	canceled := status.Error(codes.Canceled, "context canceled")
+	r.m.Opening(r.now)
+	r.m.Lost(r.now, errBroken)
+	once := r.once(1)
+	for _, closed := range []int{0, 1} {
+		r.pass(time.Second)
+		r.connect()
+		require.Equal(t, []int64{1}, r.take())
+		r.m.Lost(r.now, canceled)
+		r.check()
+		require.Equal(t, closed, once.closed)
+	}
+}
+
 // The pause during an outage is bounded by the remaining TTL, and has a minimum.
 func TestPause(t *testing.T) {
 	for _, tt := range []struct {
