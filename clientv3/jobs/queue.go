@@ -76,8 +76,8 @@ func (q *Queue) Enqueue(ctx context.Context, payload string, opts ...EnqueueOpti
 		Commit()
 	switch {
 	case err != nil && retry.OutcomeOf(err) == retry.OutcomeUnknown:
-		got, failure := q.client.Get(ctx, payloadKey)
-		if failure == nil && len(got.Kvs) > 0 && string(got.Kvs[0].Value) == payload {
+		got, _, failure := q.get(ctx, e.id)
+		if failure == nil && got.State != Dead && got.Payload == payload {
 			err = nil
 		}
 	case err == nil && !resp.Succeeded:
