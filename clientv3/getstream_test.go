@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -338,6 +339,22 @@ func TestGetStreamThatCannotBegin(t *testing.T) {
 	require.Equal(t, errBroken, err, "while it chooses the revision")
 	_, ranges := s.sent()
 	require.Len(t, ranges, 1, "unary calls are repeated by the transport, not here")
+}
+
+// headless answers gets without a header, as clients of programs may.
+type headless struct{ *rangeStore }
+
+func (h headless) Range(ctx context.Context, req *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+	resp, err := h.rangeStore.Range(ctx, req)
+	if err == nil {
+		resp.Header = nil
+	}
+	return resp, err
+}
+
+func TestGetStreamWithoutARevision(t *testing.T) {
+	_, err := readStreamOf(t, NewKVFromKVClient(headless{newRangeStore(25)}, nil), "k", WithPrefix())
+	require.ErrorContains(t, err, "no revision")
 }
 
 func TestGetStreamOfAnEndedContext(t *testing.T) {

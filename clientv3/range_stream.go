@@ -119,7 +119,9 @@ func (s *rangeStream) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.cursor.pin = resp.GetHeader().GetRevision()
+		if s.cursor.pin = resp.GetHeader().GetRevision(); s.cursor.pin == 0 {
+			return errors.New("the response to a get has no revision")
+		}
 	}
 	if s.pageKeys > 0 {
 		return s.readPages(ctx)
