@@ -36,7 +36,7 @@ func TestGrantedLeaseOutlivesTheFirstAnswerDeadline(t *testing.T) {
 		requireAlive(t, ch)
 		requireEnded(t, unknown)
 		cluster.Member(0).Start()
-		time.Sleep(leaseTTL / 4 * time.Second)
+		time.Sleep(leaseTTL / 3 * time.Second) // pauses between attempts to connect grow to 15 s
 		require.NotZero(t, requireAlive(t, ch))
 		time.Sleep(leaseTTL * time.Second)
 		require.NotZero(t, requireAlive(t, ch))

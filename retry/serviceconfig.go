@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -181,9 +180,6 @@ func parseCode(raw json.RawMessage) (codes.Code, bool) {
 	text := strings.ToUpper(string(raw))
 	if text == `"CANCELED"` {
 		return codes.Canceled, true
-	}
-	if n, err := strconv.Atoi(text); err == nil && (n < 1 || n > int(codes.Unauthenticated)) {
-		return 0, false
 	}
 	var code codes.Code
 	if err := code.UnmarshalJSON([]byte(text)); err != nil || code == codes.OK {

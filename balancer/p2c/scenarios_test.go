@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/balancer"
 )
 
-// seeds is the number of runs of a figure: 60,000 calls, of which 60 are above the 99.9th
+// seeds is the number of runs of a scenario: 60,000 calls, of which 60 are above the 99.9th
 // percentile.
 const seeds = 3
 

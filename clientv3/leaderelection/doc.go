@@ -31,7 +31,7 @@
 // of a client share, a transaction that puts the key, and a watch on it and on the one ahead.
 // Waiters of an election cost nothing when another one leaves; each waiter of a semaphore
 // receives the deletions of all. A fenced write is one transaction, with one comparison more than
-// the plain write. After an outage that ends all leases, candidates return over a RetryPeriod.
+// the plain write. After an outage that ends all leases, candidates return within 8 RetryPeriods.
 //
 // # Servers
 //

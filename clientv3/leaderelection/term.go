@@ -207,7 +207,7 @@ type Config struct {
 	// ReturnOnLoss makes Run return when a term is lost. Otherwise it campaigns again.
 	ReturnOnLoss bool
 	// RetryPeriod bounds the random pause before the next campaign, after a loss or a failure. It
-	// doubles with each failure in a row, up to 8 times. The default is 2 s.
+	// doubles with each failure in a row, up to eightfold. The default is 2 s.
 	RetryPeriod time.Duration
 
 	// Hooks are called when the state changes.

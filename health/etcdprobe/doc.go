@@ -16,7 +16,8 @@
 // that the member works. (A Txn without operations needs no permission either, but a
 // member answers it without a quorum.)
 //
-// With authentication enabled, Status needs a token of any user. Probes bypass interceptors;
-// the connection, or its credentials, attach the token. A member that rejects a probe without
-// a token is alive.
+// With authentication enabled, Status needs no token up to etcd 3.5.27, one of root in 3.6.8 and
+// the other releases with that check, and one of any user in later ones. Probes bypass
+// interceptors; the connection, or its credentials, attach the token. A member that rejects a
+// probe is alive, and shows no role.
 package etcdprobe

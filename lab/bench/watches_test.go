@@ -70,7 +70,7 @@ func (of benchmark) measure(ctx context.Context, k kind, size int) figures {
 	return of.run(setup{ctx, k, cluster, endpoints, size})
 }
 
-// setup is what a case runs on.
+// setup is what a benchmark runs on.
 type setup struct {
 	context.Context // of one sample
 	kind

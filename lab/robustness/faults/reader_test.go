@@ -16,27 +16,27 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 )
 
-// script is a client.Watcher of which each watch plays the next part; when there is none
-// left, and for readers other than the first, the watch stays silent. Creating a
+// script is a client.Watcher whose watches deliver the next of responses each. When none are
+// left, and for other ranges than all of the run's keys, a watch stays silent. Creating a
 // watch takes 10 ms.
 type script struct {
-	mu     sync.Mutex
-	scenes [][]history.WatchResponse
-	late   time.Duration // before the first response of a scene
+	mu        sync.Mutex
+	responses [][]history.WatchResponse
+	late      time.Duration // before the first response of a watch
 }
 
 func (s *script) Watch(ctx context.Context, req history.WatchRequest) iter.Seq[history.WatchResponse] {
 	time.Sleep(10 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var scene []history.WatchResponse
-	silent := len(s.scenes) == 0 || req.RangeEnd != "/quorate-lab/0000000000000001"+"0"
+	var next []history.WatchResponse
+	silent := len(s.responses) == 0 || req.RangeEnd != "/quorate-lab/00000000000000010"
 	if !silent {
-		scene, s.scenes = s.scenes[0], s.scenes[1:]
+		next, s.responses = s.responses[0], s.responses[1:]
 	}
 	return func(yield func(history.WatchResponse) bool) {
 		time.Sleep(s.late)
-		for _, resp := range scene {
+		for _, resp := range next {
 			time.Sleep(20 * time.Millisecond)
 			if !yield(resp) {
 				return
@@ -82,7 +82,7 @@ func TestReadersCoverEveryScope(t *testing.T) {
 
 func TestReadersGoOnWhereTheirWatchEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watcher := &script{scenes: [][]history.WatchResponse{
+		watcher := &script{responses: [][]history.WatchResponse{
 			{wrote(2, 3), wrote(4), {Revision: 9, Canceled: true, Err: rpctypes.ErrPermissionDenied}},
 			{}, // the channel is closed at once
 			{{Revision: 9, Canceled: true, CompactRevision: 8, Err: rpctypes.ErrCompacted}},
@@ -158,7 +158,7 @@ func (r *run) settleWatches() time.Duration {
 // A watch that delivers the last event late, and then again, is read to the second one.
 func TestSettledWatchesAreReadOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, newMemory(), 2, &script{late: startPause, scenes: [][]history.WatchResponse{{wrote(2), wrote(3), wrote(4), wrote(4)}}})
+		r := start(t, newMemory(), 2, &script{late: startPause, responses: [][]history.WatchResponse{{wrote(2), wrote(3), wrote(4), wrote(4)}}})
 		r.load.stop()
 		assert.InDelta(t, 70*time.Millisecond+settleGrace, r.settleWatches(), float64(2*settlePoll))
 		r.load.endWatches()
