@@ -257,6 +257,7 @@ func stalled(s setup) figures {
 	defer func() { fatal.If(<-ended) }()
 	defer cancel()
 	runtime.GC()
+	runtime.GC() // of what the client before has left in pools
 	heap := watchHeap(ctx)
 	fatal.If(puts(s, s.cluster.Members()[0], s.size, 500_000))
 	f := figures{"delay-s": delays.take()}
