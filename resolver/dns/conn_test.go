@@ -332,6 +332,36 @@ func TestHalfAnAnswer(t *testing.T) {
 	}
 }
 
+// A target of an SRV record keeps only the addresses of the family whose lookup fails, or all of them if both fail.
+func TestHalfAnAnswerAboutATarget(t *testing.T) {
+	q, failing := question{name: "_a._tcp.test.", srv: true}, fails(dnsmessage.RCodeServerFailure)
+	z := zone{"TypeSRV _a._tcp.test.": answers(service("_a._tcp.test.", "a.test.", 1, 30))}
+	s := startWireServer(t, z.reply)
+	var first answer
+	for i, c := range []struct {
+		a, aaaa      *dnsmessage.Message
+		before, want string
+	}{
+		{answers(addr("a.test.", "10.0.0.1", 30)), failing, "", "10.0.0.1:1"},
+		{answers(addr("a.test.", "10.0.0.2", 30)), failing, "10.0.0.1", "10.0.0.2:1"},
+		{answers(addr("a.test.", "10.0.0.2", 30)), failing, "2001:db8::1 10.0.0.1", "10.0.0.2:1,[2001:db8::1]:1"},
+		{failing, answers(addr("a.test.", "2001:db8::2", 30)), "2001:db8::1 10.0.0.1", "10.0.0.1:1,[2001:db8::2]:1"},
+		{failing, answers(addr("a.test.", "::ffff:10.0.0.1", 30)), "10.0.0.1 10.0.0.2", "10.0.0.1:1,10.0.0.2:1"},
+		{failing, failing, "10.0.0.1 10.0.0.2", "10.0.0.1:1,10.0.0.2:1"},
+	} {
+		s.mu.Lock()
+		z["TypeA a.test."], z["TypeAAAA a.test."] = c.a, c.aaaa
+		s.mu.Unlock()
+		if first.backends != nil {
+			first.backends[0].addrs = parse(strings.Fields(c.before)...)
+		}
+		a, err := s.ask(t, q, first.backends...)
+		require.NoError(t, err)
+		require.Equal(t, c.want, listed(a), i)
+		first = a
+	}
+}
+
 // REFUSED is a failure, although package net returns "no such host".
 func TestFailuresOnTheWire(t *testing.T) {
 	replies := map[dnsmessage.Type]dnsmessage.RCode{}

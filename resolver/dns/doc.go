@@ -84,7 +84,7 @@
 //
 // If only the query for IPv4 or for IPv6 addresses fails, the list stays for
 // Config.MassRemovalDelay if it has addresses of that family; then, or otherwise, the other
-// family's are used.
+// family's are used. The target of an SRV record keeps its known addresses of that family.
 //
 // An answer that a name does not exist, or has no addresses, counts at once if there was no list
 // before. Otherwise it is delayed, like an answer with fewer than half of the backends, or a name

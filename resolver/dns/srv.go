@@ -93,8 +93,8 @@ func containsAll(all, some []netip.Addr) bool {
 }
 
 // hosts looks up the addresses of hosts and puts them into found. If there are too many for the timeout, those without known
-// addresses have precedence over the others, which are in random order. A host whose lookup fails keeps its known addresses.
-// A failure is returned rather than the error of a host without addresses.
+// addresses have precedence over the others, which are in random order. A host keeps its known addresses of a family whose
+// lookup fails. A failure is returned rather than the error of a host without addresses.
 func (l *lookup) hosts(ctx context.Context, server string, hosts map[string]bool, known map[string][]netip.Addr, found map[string]addresses) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -116,8 +116,8 @@ func (l *lookup) hosts(ctx context.Context, server string, hosts map[string]bool
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if len(known[host]) > 0 && (err != nil && !isNotFound(err) || a.missing != FamilyAuto) {
-				a, err = addresses{all: known[host], ttl: unknownTTL}, nil
+			if kept := slices.DeleteFunc(slices.Clone(known[host]), func(x netip.Addr) bool { return err == nil && familyOf(x) != a.missing }); len(kept) > 0 && !isNotFound(err) {
+				a.all, err = newAddresses(append(a.all, kept...)).all, nil
 			}
 			found[host] = a
 			if err != nil && (worst == nil || isNotFound(worst)) {
