@@ -40,7 +40,7 @@
 //
 // gRPC uses no resolver for a "dns" target behind a proxy (HTTPS_PROXY): the proxy looks
 // it up. grpc.WithNoProxy, grpc.WithLocalDNSResolution or another Config.Scheme prevent
-// that.
+// that. The name of the proxy is looked up by the Builder that is registered for "dns".
 //
 // # Backends
 //

@@ -46,7 +46,7 @@ func parseTarget(t resolver.Target) (target, error) {
 	fail := func(err error) (target, error) {
 		return target{}, fmt.Errorf("dns: bad target %q: %w", t.URL.Redacted(), err)
 	}
-	if t.URL.User != nil {
+	if t.URL.User != nil && t.URL.Host != "" { // gRPC asks for the host of HTTPS_PROXY with the user of the proxy
 		return fail(errors.New("user names are not supported; the form is dns://server:port/host:port"))
 	}
 	srv := t.URL.RawQuery == "srv"

@@ -57,6 +57,10 @@ func TestTargets(t *testing.T) {
 		assert.Equal(t, want, got, s)
 		assert.Equal(t, want.authority, newBuilder(t, Config{}).(resolver.AuthorityOverrider).OverrideAuthority(grpctest.Target(t, s)), s)
 	}
+	// gRPC leaves the user of HTTPS_PROXY in the target of the proxy.
+	got, err := parseTarget(resolver.Target{URL: url.URL{Scheme: "dns", User: url.UserPassword("me", "secret"), Path: "/proxy:3128"}})
+	require.NoError(t, err)
+	assert.Equal(t, host("", "proxy", 3128, "proxy:3128"), got)
 }
 
 func TestBadTargets(t *testing.T) {
