@@ -472,3 +472,34 @@ func TestScaledDownWhileADestinationHasNoChannel(t *testing.T) {
 	states, _ := again.Received()
 	assert.Len(t, states, 1)
 }
+
+// A destination that had no channel for a while missed nothing if nothing changed.
+func TestMassRemovalIsDelayedAfterAChannelIsBack(t *testing.T) {
+	all := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"}
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig(), MassRemovalDelay: time.Hour}, quick())
+	grpctest.Follow(t, b, "kubernetes:///users.shop").AwaitAddresses(t, all...)
+	idle, r := grpctest.Resolve(t, b, "kubernetes:///users.shop:80")
+	idle.AwaitAddresses(t, all...)
+	r.Close()
+	again := grpctest.Follow(t, b, "kubernetes:///users.shop:80")
+	again.AwaitAddresses(t, all...)
+	update(t, server, slice("users", "a", 80, "10.0.0.1"))
+	again.AwaitError(t, 0, "disappeared at once")
+	assert.Equal(t, all, again.Latest())
+}
+
+// The last list of a service is no list of a destination that is new: what replaces it takes effect at once.
+func TestNewDestinationWhileTheAPIServerHangs(t *testing.T) {
+	server := startServer(t, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+	b := newTestBuilder(t, Config{REST: server.RESTConfig(), MassRemovalDelay: time.Hour}, quick())
+	first, r := grpctest.Resolve(t, b, "kubernetes:///users.shop")
+	first.AwaitCount(t, 3)
+	r.Close()
+	server.Hang()
+	second := grpctest.Follow(t, b, "kubernetes:///users.shop:81")
+	second.AwaitAddresses(t, "10.0.0.1:81", "10.0.0.2:81", "10.0.0.3:81")
+	update(t, server, slice("users", "a", 81, "10.0.0.4"))
+	server.Resume()
+	second.AwaitAddresses(t, "10.0.0.4:81")
+}

@@ -166,7 +166,7 @@ type listing struct {
 	// The fields below are guarded by source.mu.
 	guard  lastgood.Guard[resolver.Endpoint]
 	users  int                 // channels
-	stale  bool                // the guard has only seen a stale list, or missed changes
+	stale  bool                // the guard has seen no list, only a stale one, or missed changes
 	used   []resolver.Endpoint // the last list, nil if there was none
 	logged resolution          // the last one that was logged
 }
@@ -177,11 +177,10 @@ func (s *source) listing(d serviceTarget) *listing {
 	defer s.mu.Unlock()
 	l := s.listings[d]
 	if l == nil {
-		l = &listing{source: s, destination: d}
+		l = &listing{source: s, destination: d, stale: true}
 		l.Feed = feed.New(&s.mu, l.stateLocked)
 		l.guard = lastgood.Guard[resolver.Endpoint]{Key: firstAddress, Delay: s.cfg.MassRemovalDelay}
 		if used := s.last.used[d]; len(used) > 0 {
-			l.stale = true
 			l.guard.Update(time.Now(), used, 0)
 		}
 		s.listings[d] = l
@@ -190,13 +189,11 @@ func (s *source) listing(d serviceTarget) *listing {
 	return l
 }
 
-// leave is called when a channel has closed. Without channels, no changes reach the guard.
+// leave is called when a channel has closed.
 func (l *listing) leave() {
 	l.source.mu.Lock()
 	defer l.source.mu.Unlock()
-	if l.users--; l.users == 0 {
-		l.stale = true
-	}
+	l.users--
 }
 
 // stateLocked returns the state of the channels.

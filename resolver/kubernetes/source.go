@@ -115,6 +115,7 @@ func (s *source) update(change func(v *view)) {
 	defer s.mu.Unlock()
 	change(&s.view)
 	for _, l := range s.listings {
+		l.stale = l.stale || l.users == 0 // without channels, no changes reach the guard
 		l.ChangedLocked()
 	}
 }
