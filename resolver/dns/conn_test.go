@@ -362,6 +362,34 @@ func TestHalfAnAnswerAboutATarget(t *testing.T) {
 	}
 }
 
+// A search domain without a response is skipped, unless the name was found there before, or may only be there.
+func TestSearchDomainWithoutAnAnswer(t *testing.T) {
+	const first, second, none, silent = "svc.a.", "svc.b.", "", "no answer"
+	for _, c := range []struct {
+		before, first, second, found string
+		want                         bool // the result counts
+	}{
+		{"", none, none, "", true},
+		{"", none, silent, "", false},
+		{first, none, silent, "", true},
+		{first, silent, none, "", false},
+		{second, silent, none, "", true},
+		{first, silent, none, second, false},
+		{second, silent, none, second, true},
+	} {
+		l := &lookup{client: &client{}, recorder: newRecorder()}
+		for name, reason := range map[string]string{first: c.first, second: c.second} {
+			l.recorder.queries[dnsmessage.Question{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA}] = reason
+		}
+		l.recorder.found = c.found
+		err := error(errNoSuchHost)
+		if c.found != "" {
+			err = nil
+		}
+		require.Equal(t, c.want, l.verify(err, c.before) == err, "%+v", c)
+	}
+}
+
 // REFUSED is a failure, although package net returns "no such host".
 func TestFailuresOnTheWire(t *testing.T) {
 	replies := map[dnsmessage.Type]dnsmessage.RCode{}

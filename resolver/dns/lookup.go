@@ -122,15 +122,15 @@ func (l *lookup) records(ctx context.Context, service, proto, name, before strin
 }
 
 // verify checks the result of a lookup, whose error may be nil, against its messages. Package net
-// skips search domains that did not answer. If the name was found there before, or is not found in
-// another, the lookup has failed.
+// skips search domains that did not answer. If the name was found there before, the lookup has
+// failed; also if it is not found in another, unless an answer says that it is no more where it was.
 func (l *lookup) verify(err error, before string) error {
 	l.seen = l.recorder.end()
 	var incomplete error
 	switch {
-	case isNotFound(err):
+	case isNotFound(err) && !l.seen.hasNoRecords(before):
 		incomplete = l.seen.incomplete("")
-	case err == nil && before != "" && before != l.seen.found:
+	case isNotFound(err), err == nil && before != "" && before != l.seen.found:
 		incomplete = l.seen.incomplete(before)
 	}
 	if incomplete != nil {
