@@ -92,6 +92,28 @@ func TestRecorderIgnoresForeignMessages(t *testing.T) {
 	}
 }
 
+// A reply without records that a server has neither from its own zone nor by recursion is no answer, as package net has it.
+func TestReferrals(t *testing.T) {
+	m := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("svc.test."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+	var edns dnsmessage.Resource
+	require.NoError(t, edns.Header.SetEDNS0(1232, dnsmessage.RCodeSuccess, false))
+	edns.Header.Name, edns.Body = dnsmessage.MustNewName("."), &dnsmessage.OPTResource{}
+	for _, c := range []struct {
+		answers, additionals []dnsmessage.Resource
+		recursion, answered  bool
+	}{
+		{nil, nil, false, false}, {nil, nil, true, true}, {nil, []dnsmessage.Resource{edns}, false, true},
+		{[]dnsmessage.Resource{alias("svc.test.", "a.test.", 5)}, nil, false, true},
+	} {
+		m.Response, m.RecursionAvailable, m.Answers, m.Additionals = true, c.recursion, c.answers, c.additionals
+		b, err := m.Pack()
+		require.NoError(t, err)
+		recorder := newRecorder()
+		recorder.observe(recorder.sending(b), b)
+		require.Equal(t, c.answered, recorder.incomplete("") == nil, c)
+	}
+}
+
 // A silent server is skipped while another one answers; from time to time one query tries it.
 func TestSilentServersAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -160,7 +160,7 @@ func (r *recorder) observe(asked query, reply []byte) bool {
 	case h.RCode == dnsmessage.RCodeSuccess && has(answers, q.Type):
 		r.found = q.Name.String()
 		r.recordsLocked(q.Type, answers, additionals)
-	case h.RCode == dnsmessage.RCodeSuccess && !h.Authoritative && !h.RecursionAvailable:
+	case h.RCode == dnsmessage.RCodeSuccess && !h.Authoritative && !h.RecursionAvailable && len(answers)+len(additionals) == 0:
 		r.failedLocked(q.Question, "referral") // package net continues with the next server
 		return true
 	default:
