@@ -189,12 +189,12 @@ func newRecord(cfg Config) record {
 	return record{guard: lastgood.Guard[backend]{Key: backend.key, Delay: cfg.MassRemovalDelay, Window: cfg.RotationWindow}}
 }
 
-// key identifies what an answer lists: the target of an SRV record, or addresses.
+// key identifies what an answer lists: the target of an SRV record, or the preferred address of a backend.
 func (b backend) key() string {
 	if b.host != "" {
 		return b.host + ":" + strconv.Itoa(int(b.port))
 	}
-	return fmt.Sprint(b.addrs)
+	return b.addrs[0].String()
 }
 
 // answered takes an answer with backends. While one family cannot be looked up, it keeps the list as it is.

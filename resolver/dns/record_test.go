@@ -81,6 +81,21 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// When most backends of both families are gone, the one that is left has both of its addresses, and is not kept with one besides.
+func TestMassRemovalOfBothFamilies(t *testing.T) {
+	for usual, other := range map[string]string{"10.0.0.%d": "2001:db8::1", "2001:db8::%d": "10.0.0.1"} {
+		r, now, q := newRecord(Config{}.withDefaults()), time.Unix(1e9, 0), question{name: "svc"}
+		var all []backend
+		for i := range 3 {
+			all = append(all, backend{addrs: parse(fmt.Sprintf(usual, i+1))})
+		}
+		r.answered(now, q, answer{backends: all})
+		left := []backend{{addrs: parse(fmt.Sprintf(usual, 1), other)}}
+		r.answered(now, q, answer{backends: left})
+		assert.Equal(t, append(left, all[1:]...), r.backends)
+	}
+}
+
 // within checks that many delays are between least and most, and not all equal.
 func within(t *testing.T, least, most time.Duration, draw func() time.Duration) {
 	t.Helper()
