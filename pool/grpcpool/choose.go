@@ -268,7 +268,7 @@ func (g *group) openFirst() error {
 	return g.openLocked(false)
 }
 
-// openKept opens the minimum connections, and returns them.
+// openKept opens the minimum connections, and returns those that do not drain.
 func (g *group) openKept() ([]*conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -280,5 +280,5 @@ func (g *group) openKept() ([]*conn, error) {
 			return nil, unavailable(err)
 		}
 	}
-	return slices.Clone(g.conns), nil
+	return g.connsLocked(false), nil
 }

@@ -132,6 +132,20 @@ func TestNoConnectionAtAll(t *testing.T) {
 	g.close()
 }
 
+// Ready and Connect leave a connection alone that ends after its last stream.
+func TestDrainingConnectionIsNotKept(t *testing.T) {
+	g := newGroup(Bulk, Config{}.withDefaults(), func(*streamLimits) (*grpc.ClientConn, error) {
+		return grpc.NewClient("passthrough:///none", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	})
+	defer g.close()
+	require.NoError(t, g.openFirst())
+	require.NoError(t, g.openFirst())
+	g.conns[0].draining = true
+	kept, err := g.openKept()
+	require.NoError(t, err)
+	assert.True(t, slices.Equal(g.conns[1:], kept))
+}
+
 // connected returns a pool whose minimum of unary connections to a server without TLS is ready.
 func connected(t *testing.T, address string, config Config) *ClientConn {
 	t.Helper()
