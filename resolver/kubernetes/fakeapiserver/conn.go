@@ -64,7 +64,7 @@ func (s *Server) Connections() int {
 }
 
 // Hang holds all connections, open and new: they are accepted, and no byte passes in either
-// direction until Resume. Clients see what they see of a stopped process.
+// direction until Resume or Stop. Clients see what they see of a stopped process.
 func (s *Server) Hang() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -101,8 +101,9 @@ func (s *Server) Restart() error {
 }
 
 // Stop breaks all connections and refuses new ones until Restart. Objects and their history
-// stay. It does nothing if the server is stopped.
+// stay. It ends a Hang. It does nothing else if the server is stopped.
 func (s *Server) Stop() {
+	s.Resume()
 	s.mu.Lock()
 	server, served := s.http, s.served
 	s.http = nil
@@ -120,7 +121,6 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.Resume()
 	s.Stop()
 	s.handlers.Wait()
 	_ = s.port.Release() // nothing listens on it any more

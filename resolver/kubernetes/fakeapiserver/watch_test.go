@@ -141,6 +141,15 @@ func TestWait(t *testing.T) {
 	assert.Equal(t, "HTTP/2.0", server.Requests()[0].Protocol)
 }
 
+func TestStopEndsAHang(t *testing.T) {
+	server, c := start(t)
+	open(t, c, metav1.ListOptions{ResourceVersion: "1"})
+	server.Hang()
+	server.Stop()
+	require.NoError(t, server.Restart())
+	open(t, c, metav1.ListOptions{ResourceVersion: "1"})
+}
+
 func TestCloseWithEverythingOpen(t *testing.T) {
 	server, c := start(t)
 	open(t, c, metav1.ListOptions{ResourceVersion: "1"})
