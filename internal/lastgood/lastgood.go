@@ -1,6 +1,7 @@
 package lastgood
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -39,6 +40,7 @@ type Guard[E any] struct {
 	missing  map[string]missing[E]
 	rotating time.Time // until when the source is known to return partial lists
 	outdated bool      // see Outdate
+	reached  time.Time // the time of the last Update or Suspend
 }
 
 type missing[E any] struct {
@@ -93,7 +95,7 @@ func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[
 		}
 		g.missing[key] = m
 	}
-	g.listed = next
+	g.listed, g.reached = next, now
 	return g.keepLastGood(now, rotating)
 }
 
@@ -132,16 +134,17 @@ func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 // completely: the next one that is not empty counts as the first.
 func (g *Guard[E]) Outdate() { g.outdated = true }
 
-// Suspend records that the source is unreachable: the delays of kept endpoints start again.
+// Suspend records that the source is unreachable. The delays of kept endpoints start again; those that have passed them
+// stay longer, by the time since the last answer.
 func (g *Guard[E]) Suspend(now time.Time) {
+	maps.DeleteFunc(g.missing, func(_ string, m missing[E]) bool { return !m.kept })
 	for key, m := range g.missing {
-		if !m.kept {
-			delete(g.missing, key)
-			continue
+		if m.since = m.since.Add(now.Sub(g.reached)); now.Sub(m.since) < m.delay {
+			m.since = now
 		}
-		m.since = now
 		g.missing[key] = m
 	}
+	g.reached = now
 }
 
 // Rotating reports whether the source is known to return partial lists.

@@ -151,6 +151,30 @@ func TestGuardUnitesPartsOfAList(t *testing.T) {
 	}
 }
 
+// Failures prolong the window by the time without an answer, however long, and do not begin it again.
+func TestFailuresWithinTheWindow(t *testing.T) {
+	g, now := newGuard(15*time.Second, 5*time.Minute), time.Unix(1e9, 0)
+	answers := [][]string{{"a", "b", "c"}, {"d", "e", "f"}, {"g", "h", "i"}}
+	lookUp := func(times int) (n int) {
+		for i := range times {
+			now = now.Add(5 * time.Second)
+			if i%48 == 24 {
+				g.Suspend(now)
+			} else {
+				n = len(answers[i%3]) + len(g.Update(now, answers[i%3], 0).Endpoints)
+			}
+		}
+		return n
+	}
+	require.Equal(t, 9, lookUp(24))
+	answers[2][2] = "a"
+	require.Equal(t, 9, lookUp(60))
+	require.Equal(t, 8, lookUp(6))
+	now = now.Add(time.Hour)
+	g.Suspend(now)
+	require.Equal(t, 8, lookUp(1))
+}
+
 // Rollouts are not partial answers: the number stays, but nothing returns.
 func TestGuardRecognizesRollouts(t *testing.T) {
 	g, now := newGuard(15*time.Second, 5*time.Minute), time.Unix(1e9, 0)
