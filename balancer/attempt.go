@@ -29,7 +29,7 @@ const (
 	// Calls are short: the default.
 	Calls ConnClass = iota
 	// Streams live long. They share the connection of class Calls until more than a
-	// mebibyte arrives on it within 8 s.
+	// mebibyte arrives on it within 8 s, while one is read.
 	Streams
 	// Bulk moves many bytes: snapshots, large ranges. It has a connection of its own.
 	Bulk

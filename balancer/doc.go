@@ -43,7 +43,7 @@
 // # Connections
 //
 // Calls and streams share one connection to each endpoint. When more than a mebibyte
-// arrives on it within 8 s, streams get a connection of their own. Bulk transfers
+// arrives on it within 8 s while a stream is read, streams get a connection of their own. Bulk transfers
 // always have one. See [ConnClass]. Where an endpoint has several addresses, the next one is tried beside
 // an attempt that takes more than 250 ms, and what connects first is used.
 //

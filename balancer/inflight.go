@@ -70,8 +70,8 @@ func (e *Endpoint) add(c *call) {
 	}
 }
 
-// remember records an overdue call that ended without a response. What the client ends as it closes, or after a drain, is
-// no evidence.
+// remember records an overdue call that ended without a response. What ends while the endpoint is removed, or as the client
+// closes, is no evidence.
 func (e *Endpoint) remember(c *call) {
 	f := &e.inflight
 	f.mu.Lock()

@@ -16,8 +16,8 @@
 // that the member works. (A Txn without operations needs no permission either, but a
 // member answers it without a quorum.)
 //
-// With authentication enabled, Status needs no token up to etcd 3.5.27, one of root in 3.6.8 and
-// the other releases with that check, and one of any user in later ones. Probes bypass
+// With authentication enabled, Status needs no token in old releases of etcd (3.5.5), one of root
+// in some (3.6.8), and one of any user in new ones (3.5.35, 3.6.16, 3.7). Probes bypass
 // interceptors; the connection, or its credentials, attach the token. A member that rejects a
 // probe is alive, and shows no role.
 package etcdprobe

@@ -163,7 +163,7 @@ func (s *tokenSource) ensure(ctx context.Context) error {
 		login := s.login()
 		if login.Token != "" || !login.fetches() {
 			s.loginChanged()
-			return nil
+			continue
 		}
 		if superseded, err := s.fetch(ctx, login); !superseded {
 			return err

@@ -134,17 +134,17 @@ func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 // completely: the next one that is not empty counts as the first.
 func (g *Guard[E]) Outdate() { g.outdated = true }
 
-// Suspend records that the source is unreachable. The delays of kept endpoints start again; those that have passed them
-// stay longer, by the time since the last answer.
+// Suspend records that the source is unreachable. The delays of kept endpoints start again, unless these are parts of
+// partial answers or have passed them: they stay longer, by the time since the last answer.
 func (g *Guard[E]) Suspend(now time.Time) {
 	maps.DeleteFunc(g.missing, func(_ string, m missing[E]) bool { return !m.kept })
 	for key, m := range g.missing {
-		if m.since = m.since.Add(now.Sub(g.reached)); now.Sub(m.since) < m.delay {
+		if m.since = m.since.Add(now.Sub(g.reached)); !m.exchange && now.Sub(m.since) < m.delay {
 			m.since = now
 		}
 		g.missing[key] = m
 	}
-	g.reached = now
+	g.rotating, g.reached = g.rotating.Add(now.Sub(g.reached)), now
 }
 
 // Rotating reports whether the source is known to return partial lists.

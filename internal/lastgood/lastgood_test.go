@@ -172,6 +172,7 @@ func TestFailuresWithinTheWindow(t *testing.T) {
 	require.Equal(t, 8, lookUp(6))
 	now = now.Add(time.Hour)
 	g.Suspend(now)
+	require.Len(t, g.Update(now, answers[2], 0).Endpoints, 5, "the same answer as before the outage")
 	require.Equal(t, 8, lookUp(1))
 }
 

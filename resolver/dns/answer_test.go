@@ -98,14 +98,18 @@ func TestReferrals(t *testing.T) {
 	var edns dnsmessage.Resource
 	require.NoError(t, edns.Header.SetEDNS0(1232, dnsmessage.RCodeSuccess, false))
 	edns.Header.Name, edns.Body = dnsmessage.MustNewName("."), &dnsmessage.OPTResource{}
+	nameServer := dnsmessage.Resource{
+		Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName("test."), Type: dnsmessage.TypeNS, Class: dnsmessage.ClassINET},
+		Body:   &dnsmessage.NSResource{NS: dnsmessage.MustNewName("ns.test.")},
+	}
 	for _, c := range []struct {
-		answers, additionals []dnsmessage.Resource
-		recursion, answered  bool
+		answers, authorities, additionals []dnsmessage.Resource
+		recursion, answered               bool
 	}{
-		{nil, nil, false, false}, {nil, nil, true, true}, {nil, []dnsmessage.Resource{edns}, false, true},
-		{[]dnsmessage.Resource{alias("svc.test.", "a.test.", 5)}, nil, false, true},
+		{nil, nil, nil, false, false}, {nil, nil, nil, true, true}, {nil, nil, []dnsmessage.Resource{edns}, false, true},
+		{[]dnsmessage.Resource{alias("svc.test.", "a.test.", 5)}, nil, nil, false, true}, {nil, []dnsmessage.Resource{nameServer}, []dnsmessage.Resource{edns}, false, false},
 	} {
-		m.Response, m.RecursionAvailable, m.Answers, m.Additionals = true, c.recursion, c.answers, c.additionals
+		m.Response, m.RecursionAvailable, m.Answers, m.Authorities, m.Additionals = true, c.recursion, c.answers, c.authorities, c.additionals
 		b, err := m.Pack()
 		require.NoError(t, err)
 		recorder := newRecorder()

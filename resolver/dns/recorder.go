@@ -160,8 +160,9 @@ func (r *recorder) observe(asked query, reply []byte) bool {
 	case h.RCode == dnsmessage.RCodeSuccess && has(answers, q.Type):
 		r.found = q.Name.String()
 		r.recordsLocked(q.Type, answers, additionals)
-	case h.RCode == dnsmessage.RCodeSuccess && !h.Authoritative && !h.RecursionAvailable && len(answers)+len(additionals) == 0:
-		r.failedLocked(q.Question, "referral") // package net continues with the next server
+	case h.RCode == dnsmessage.RCodeSuccess && !h.Authoritative && !h.RecursionAvailable && len(answers) == 0 &&
+		(len(additionals) == 0 || has(authorities, dnsmessage.TypeNS) && !has(authorities, dnsmessage.TypeSOA)):
+		r.failedLocked(q.Question, "referral") // no statement about the name
 		return true
 	default:
 		r.noRecordsLocked(authorities)
