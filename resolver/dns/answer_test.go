@@ -106,8 +106,11 @@ func TestReferrals(t *testing.T) {
 		answers, authorities, additionals []dnsmessage.Resource
 		recursion, answered               bool
 	}{
-		{nil, nil, nil, false, false}, {nil, nil, nil, true, true}, {nil, nil, []dnsmessage.Resource{edns}, false, true},
-		{[]dnsmessage.Resource{alias("svc.test.", "a.test.", 5)}, nil, nil, false, true}, {nil, []dnsmessage.Resource{nameServer}, []dnsmessage.Resource{edns}, false, false},
+		{nil, nil, nil, false, false},
+		{nil, nil, nil, true, true},
+		{nil, nil, []dnsmessage.Resource{edns}, false, true},
+		{[]dnsmessage.Resource{alias("svc.test.", "a.test.", 5)}, nil, nil, false, true},
+		{nil, []dnsmessage.Resource{nameServer}, []dnsmessage.Resource{edns}, false, false},
 	} {
 		m.Response, m.RecursionAvailable, m.Answers, m.Authorities, m.Additionals = true, c.recursion, c.answers, c.authorities, c.additionals
 		b, err := m.Pack()
