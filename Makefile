@@ -188,7 +188,7 @@ fuzz-target:
 bench: ## watches and leases beside the official client; a quarter of an hour
 	go test ./lab/bench -run '^$$' -bench Clients -benchtime 3x -timeout 1h
 
-bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; eight minutes
+bench-fleet: ## what a hundred clients cost a cluster, in health and under faults, beside the official client; nine minutes
 	go test ./lab/bench -run '^$$' -bench 'Fleet/(idle|light|events|frozen|overload|no-quorum)$$' -benchtime 1x -timeout 1h
 
 bench-pools: ## connection pools beside one connection, blind rotation and puddle; five minutes

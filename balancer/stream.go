@@ -13,8 +13,8 @@ import (
 
 const (
 	// Streams are heavy once heavyBytes arrive on the connection of class Calls within
-	// heavyWindow. A burst delays small calls by milliseconds, and on a link of few megabits a
-	// second by seconds.
+	// heavyWindow. A burst delays small calls by milliseconds, and on a link of a few megabits
+	// a second by seconds.
 	heavyBytes  = 1 << 20
 	heavyWindow = 8 * time.Second
 )

@@ -120,9 +120,9 @@ type Config struct {
 	// on them. One that does not send a call, such as a rate limiter, should fail it with
 	// an error that is no gRPC status: the caller gets that error at once. A status counts as
 	// a server's: after Unavailable reads are repeated, and a write has an unknown outcome.
-	// The windows of flow control are 4 MiB for a stream, which is what one that is not read
-	// holds and what it carries in a round trip, and 16 MiB for a connection, unless
-	// grpc.WithStaticStreamWindowSize and grpc.WithStaticConnWindowSize change them.
+	// The windows of flow control are 4 MiB for a stream and 16 MiB for a connection, unless
+	// grpc.WithStaticStreamWindowSize and grpc.WithStaticConnWindowSize change them. A stream
+	// carries one window in a round trip at most, and holds as much while it is not read.
 	DialOptions []grpc.DialOption
 
 	// Context is the parent of [Client.Ctx]. When it ends, auto-sync, caches, sessions and

@@ -157,15 +157,13 @@ func (s *tokenSource) isMissing() bool {
 	return t.login != login
 }
 
-// ensure fetches a token if one is required and missing.
+// ensure fetches a token if one is required and missing, and drops that of another login.
 func (s *tokenSource) ensure(ctx context.Context) error {
 	for s.isMissing() {
 		login := s.login()
 		if login.Token != "" || !login.fetches() {
 			s.loginChanged()
-			continue
-		}
-		if superseded, err := s.fetch(ctx, login); !superseded {
+		} else if superseded, err := s.fetch(ctx, login); !superseded {
 			return err
 		}
 	}

@@ -57,9 +57,9 @@ var phases = []phase{
 }
 
 // BenchmarkFleet measures what many clients cost a cluster of three members. Each client has one watch, keeps one lease alive and,
-// except in the phases idle and events, makes one linearizable get a second. The counts come from the members' own /metrics. Connections are
-// counted where the lab's links accept them, and in storm, where the kernel refuses them, by the kernel: all of the network
-// namespace, so give it one of its own ("unshare -n").
+// except in the phases idle and events, makes one linearizable get a second. The counts come from the members' own /metrics.
+// Connections are counted where the lab's links accept them, and in storm, where the kernel refuses them, by the kernel: all of
+// the network namespace, so give it one of its own ("unshare -n").
 func BenchmarkFleet(b *testing.B) {
 	for _, p := range phases {
 		b.Run(p.name, func(b *testing.B) {

@@ -32,11 +32,10 @@
 // of resolv.conf(5), which it reads again when it changes, and with hosts(5). A server that is
 // silent for a third of Config.Timeout is skipped for 30 s while another one answers. A search
 // domain without a response is skipped, unless the name was found there before: the name may belong
-// to another service in the next domain. A name that was not found before does not exist only if
-// all search domains respond; one that was, if the domain does in which it was found. In a pod of
-// Kubernetes, which has "ndots:5" and three search domains, end a full name with a dot,
-// svc.ns.svc.cluster.local.:port: a lookup then takes two queries instead of eight. Service configs
-// in TXT records are not read.
+// to another service in the next domain. That a name does not exist counts if all search domains
+// respond, or the one in which it was found before. In a pod of Kubernetes, which has "ndots:5" and
+// three search domains, end a full name with a dot, svc.ns.svc.cluster.local.:port: a lookup then
+// takes two queries instead of eight. Service configs in TXT records are not read.
 //
 // An invalid target fails the calls with a descriptive error, but not grpc.NewClient.
 //

@@ -121,9 +121,10 @@ func (l *lookup) records(ctx context.Context, service, proto, name, before strin
 	return records, l.verify(err, before)
 }
 
-// verify checks the result of a lookup, whose error may be nil, against its messages. Package net
-// skips search domains that did not answer. If the name was found there before, the lookup has
-// failed; also if it is not found in another, unless an answer says that it is no more where it was.
+// verify checks the result of a lookup, whose error may be nil, against its messages: package net
+// skips search domains that did not answer. The lookup has failed if the domain in which the name
+// was found before did not answer. A name that no domain has was perhaps in any that did not
+// answer, unless it was found before in one that did.
 func (l *lookup) verify(err error, before string) error {
 	l.seen = l.recorder.end()
 	var incomplete error

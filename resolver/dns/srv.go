@@ -116,7 +116,8 @@ func (l *lookup) hosts(ctx context.Context, server string, hosts map[string]bool
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if kept := slices.DeleteFunc(slices.Clone(known[host]), func(x netip.Addr) bool { return err == nil && familyOf(x) != a.missing }); len(kept) > 0 && !isNotFound(err) {
+			kept := slices.DeleteFunc(slices.Clone(known[host]), func(x netip.Addr) bool { return err == nil && familyOf(x) != a.missing })
+			if len(kept) > 0 && !isNotFound(err) {
 				a.all, err = newAddresses(append(a.all, kept...)).all, nil
 			}
 			found[host] = a
