@@ -17,15 +17,15 @@
 // stream is silent for longer than usual, or when an error suggests a fault. No single error ejects
 // an endpoint. The policy then prefers other endpoints and probes the suspect over the
 // affected connections, in rounds of 190 ms. An endpoint that gives no sign of life for
-// three rounds is Dead: its connections are closed, so that all calls and streams on them
-// end at once. An endpoint that is alive but completes nothing for two rounds is Lagging:
-// reads and streams on it are cut at once, writes after [Options.WriteStallTimeout].
+// three rounds is Dead: reads and streams on it end at once; its connections, and writes with
+// them, an eighth of [Options.WriteStallTimeout] later. An endpoint that is alive but completes
+// nothing for two rounds is Lagging: reads and streams on it end at once, writes after that timeout.
 //
 // Both verdicts need a witness: another endpoint that completed work meanwhile. When all
 // endpoints are silent, the network, the whole cluster or this process is at fault, and
 // closing connections would only lose responses. For the same reason timers that fire late
 // are ignored, and a large message in transit counts as a sign of life. A single endpoint
-// is not probed.
+// gets liveness checks only.
 //
 // Unless [Options.Classify] is given, an endpoint is also ejected when many of its calls fail or are
 // late, and few do elsewhere: it is Suspected or Slow, and calls test it from time to time until several

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// Endpoint is one endpoint of a ClientConn. It exists as long as the resolver lists it,
-// across reconnections.
+// Endpoint is one endpoint of a ClientConn. It exists across reconnections, until the
+// resolver no longer lists it and its streams have ended.
 type Endpoint struct {
 	address   string
 	addresses []resolver.Address

@@ -54,8 +54,8 @@ type Config struct {
 	// "unixs:path". The form decides whether connections to the endpoint use TLS:
 	// http never, https and unixs always, the others if TLS is set or the first of
 	// Endpoints uses TLS. A client with TLS set, or with any endpoint that uses TLS, sends
-	// no token or password over plaintext: the call fails with codes.Unauthenticated and is
-	// not retried.
+	// no token or password over plaintext: the call goes to an endpoint with TLS, or fails
+	// with codes.Unauthenticated if there is none.
 	Endpoints []string `json:"endpoints"`
 
 	// AutoSyncInterval is the time between updates of the endpoints from the

@@ -33,9 +33,9 @@
 // The form of an endpoint decides whether its connections use TLS, see
 // [Config.Endpoints]. A client that has TLS configured, or an endpoint that uses TLS,
 // ignores plaintext URLs that the cluster advertises ([Config.AllowInsecureSync]) and
-// sends no token or password over a plaintext connection: such a call fails with
-// codes.Unauthenticated and an error that names the endpoint. Use [Config.TokenSource]
-// or [Client.SetToken] for tokens that rotate.
+// sends no token or password over a plaintext connection: such a call goes to an endpoint
+// with TLS, or fails with codes.Unauthenticated and an error that names the endpoint. Use
+// [Config.TokenSource] or [Client.SetToken] for tokens that rotate.
 //
 // # Resources
 //

@@ -37,10 +37,9 @@ func ExampleConfig() {
 	endpoints := []string{"10.0.0.1:2379"}
 	config := clientv3.Config{
 		Endpoints:            endpoints,
-		DisableHealthChecks:  true, // no probes; silence ends nothing
+		DisableHealthChecks:  true, // no probes; silence or a change of leader ends nothing
 		DisableHedging:       true, // one attempt at a time
 		DisableHealthSharing: true, // health is not shared with other clients of the process
-		WriteStallTimeout:    -1,   // a change of leader ends no write
 		DisableSplitReplay:   true, // one watcher for each watch, however far behind it is
 	}
 	client, err := clientv3.New(config)

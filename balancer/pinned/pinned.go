@@ -4,15 +4,17 @@
 //
 // It has two forms, after the two generations of etcd's client that worked like this:
 //
-//		{"loadBalancingConfig": [{"quorate_pinned": {"form": "race"}}]}
+//   - "race", the default, like clientv3-grpc1.7: it races to connect to all endpoints,
+//     keeps the first that is connected and fit, and drops the others. One connection,
+//     and all of them for as long as a race lasts. A change of endpoint costs the time
+//     that it takes to connect. A connection that is lost, or that its server closes,
+//     is made again; the race begins if that fails, takes 0.25 s, or does not last.
+//   - "first_of_all", as clientv3-grpc1.0: it stays connected to all endpoints and uses
+//     the first that was fit. A change of endpoint costs nothing.
 //
-//	  - "race", the default, like clientv3-grpc1.7: it races to connect to all endpoints,
-//	    keeps the first that is connected and fit, and drops the others. One connection,
-//	    and all of them for as long as a race lasts. A change of endpoint costs the time
-//	    that it takes to connect. A connection that is lost, or that its server closes,
-//	    is made again; the race begins if that fails, takes 0.25 s, or does not last.
-//	  - "first_of_all", as clientv3-grpc1.0: it stays connected to all endpoints and uses
-//	    the first that was fit. A change of endpoint costs nothing.
+// A service config chooses one:
+//
+//	{"loadBalancingConfig": [{"quorate_pinned": {"form": "race"}}]}
 //
 // [Pin] reports the [Reason] of the latest change. An unpinned endpoint can be pinned
 // again as soon as the policy finds it fit: there is no list of bad endpoints and no

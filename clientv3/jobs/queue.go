@@ -200,7 +200,7 @@ func (q *Queue) Remove(ctx context.Context, id string) error {
 		clientv3.OpDelete(q.keys.payloads+id))
 }
 
-// change carries out ops while the job is what a read has shown: in the state want, or dead.
+// change executes ops while the job is what a read has shown: in the state want, or dead.
 func (q *Queue) change(ctx context.Context, id string, want State, ops ...clientv3.Op) error {
 	for {
 		s, rev, err := q.get(ctx, id)

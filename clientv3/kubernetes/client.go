@@ -16,7 +16,7 @@ import (
 // wrap it, see [Client.Kubernetes].
 //
 // Errors are those of clientv3.KV: the server's are comparable values of package
-// rpctypes, and a write that may or may not have been carried out gives a
+// rpctypes, and a write that may or may not have been executed gives a
 // *retry.UnknownOutcomeError.
 type Interface interface {
 	// Get reads one key. Reading at a revision that is compacted fails with
@@ -204,7 +204,7 @@ func (k Client) OptimisticDelete(
 	return DeleteResponse(o), err
 }
 
-// ifUnmodified carries out a write of key if its last modification was at revision.
+// ifUnmodified executes a write of key if its last modification was at revision.
 func (k Client) ifUnmodified(
 	ctx context.Context, key string, revision int64, write clientv3.Op, getOnFailure bool,
 ) (PutResponse, error) {

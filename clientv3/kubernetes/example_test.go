@@ -11,7 +11,9 @@ import (
 // newExampleClient returns a client of an etcd that lives in memory.
 func newExampleClient() (*kubernetes.Client, func()) {
 	client, stop := clienttest.Example(1)
-	return &kubernetes.Client{Client: client}, stop
+	k := &kubernetes.Client{Client: client}
+	k.Kubernetes = k
+	return k, stop
 }
 
 // Two writers read an object; the second to write learns of the first.

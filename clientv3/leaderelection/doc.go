@@ -3,7 +3,7 @@
 //
 //	err := leaderelection.Run(ctx, client, leaderelection.Config{Name: "controllers/jobs"},
 //		func(ctx context.Context, term *leaderelection.Term) error {
-//			return controller.Run(ctx, term.KV())
+//			return work(ctx, term.KV())
 //		})
 //
 // Keys are those of package concurrency: an election is a lock whose key has a value, and both

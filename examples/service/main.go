@@ -40,7 +40,7 @@ func run(ctx context.Context, client *clientv3.Client) (err error) {
 		return err
 	}
 	// The registration is withdrawn, callers leave, and the server stops.
-	defer func() { err = errors.Join(err, registrar.Shutdown(ctx, server)) }()
+	defer func() { err = errors.Join(err, registrar.Shutdown(context.WithoutCancel(ctx), server)) }()
 	return call(ctx, client)
 }
 

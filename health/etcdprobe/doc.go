@@ -4,10 +4,10 @@
 // member from one that is alive but cannot work:
 //
 //	probe      call                          an answer shows          what delays it
-//	[Liveness] grpc.health.v1 Check          life                     nothing
-//	[Service]  linearizable KV.Range, count  that reads and writes    a defragmentation, a lost leader
+//	Liveness   grpc.health.v1 Check          life                     nothing
+//	Service    linearizable KV.Range, count  that reads and writes    a defragmentation, a lost leader
 //	           only, of one key              work                     or quorum, entries to apply
-//	[Status]   Maintenance.Status            life, leader, term,      a defragmentation
+//	Status     Maintenance.Status            life, leader, term,      a defragmentation
 //	                                         learner, alarms
 //
 // The Range requires a leader (hasleader): a member without one fails it at once instead

@@ -18,6 +18,6 @@
 //
 // # Secrets
 //
-// A report holds no value, token, password, key or certificate. It holds the keys of
-// watches only with [Options.Keys].
+// A report holds no value, token, password, private key or certificate. It names the keys of
+// elections, those of watches only with [Options.Keys].
 package introspect

@@ -80,8 +80,8 @@
 //   - A revoked permission has an effect when the current watch ends: the API server does not
 //     end open watches.
 //
-// Endpoints that disappear all at once stay for Config.MassRemovalDelay, also for channels that
-// open meanwhile.
+// Endpoints of which more than half disappear at once stay for Config.MassRemovalDelay, also for
+// channels that open meanwhile.
 //
 // When a channel closes or becomes idle, its resolver ends with all connections and goroutines,
 // even if the API server does not answer. When the channel leaves idle mode, a new one starts,

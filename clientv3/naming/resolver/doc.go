@@ -48,8 +48,8 @@
 // idle mode waits for etcd for at most 0.3 s, then gets the builder's last list, which is
 // kept for an hour after the last channel to a service.
 //
-// Endpoints that disappear all at once stay for [Config].MassRemovalDelay, also for channels that
-// open meanwhile.
+// With [New], endpoints of which more than half disappear at once stay for
+// [Config].MassRemovalDelay, also for channels that open meanwhile.
 //
 // An empty list is published and reported as an error, so that calls fail at once unless
 // they wait for ready. Their error has the reason if the policy passes it on, as the
@@ -58,7 +58,7 @@
 // do here with grpc.WaitForReady; and there Build blocks.
 //
 // While etcd is unreachable the channel keeps the last list. After a second the outage is
-// reported, with a line in gRPC's log at its begin and at its end. It is derived from the
+// reported, with a line in gRPC's log at its beginning and at its end. It is derived from the
 // health of the client's endpoints and costs no request. Refused connections or a missing
 // leader are detected soon. If all members are silent, their connections and the attempts to
 // replace them must time out first: that takes 50 s with one member, and up to 90 s with three.

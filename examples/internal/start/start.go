@@ -1,4 +1,4 @@
-// Package start is what the main functions of the examples share. examples/quickstart has it in full.
+// Package start is what the main functions of the examples share. A main function in full is in examples/quickstart.
 package start
 
 import (

@@ -1,7 +1,7 @@
 // Package calls measures what a call costs through a client, on real members, which are processes of their own. A round
 // has a turn of each client in random order; results are medians of the rounds, and ratios are those within a round.
 //
-//	go test ./lab/bench/calls -run '^$' -bench '/(near|tls|members)$' -benchtime 61x -timeout 1h     what `make bench-calls` runs
+//	go test ./lab/bench/calls -run '^$' -bench '/(near|tls|members)$' -benchtime 61x -timeout 2h     what `make bench-calls` runs
 //	go test ./lab/bench/calls -run '^$' -bench /observed/get/callers=64 -benchtime 41x -results out.json
 //
 // Tables for docs/performance.md and docs/observing.md come last on the standard output. -results appends a line of JSON for

@@ -35,7 +35,7 @@ type Verdict struct {
 }
 
 // OK reports whether every promise was kept.
-func (v Verdict) OK() bool { return len(v.Violations) == 0 }
+func (v Verdict) OK() bool { return v.Total() == 0 }
 
 // Total returns the number of violations, those that were not kept included.
 func (v Verdict) Total() int {
