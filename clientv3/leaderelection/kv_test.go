@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -56,6 +57,28 @@ func TestFencedCallsAfterTheTerm(t *testing.T) {
 		require.Nil(t, r.Get("a"))
 		_, err = kv.Get(t.Context(), "a")
 		require.NoError(t, err, "reads are not fenced")
+		l.leave <- nil
+		l.run.ends(t)
+	})
+}
+
+// A member that lags, and has not applied the put of the key, ends no term: transactions that only read are linearizable.
+func TestReadsOfAMemberThatLags(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		_, l := r.leads(t, Config{ReturnOnLoss: true})
+		r.On("Txn", func(call *fakeetcd.Call) {
+			txn := call.Request.(*pb.TxnRequest)
+			for _, op := range append(txn.Success, txn.Failure...) {
+				if !op.GetRequestRange().GetSerializable() {
+					return
+				}
+			}
+			call.Answer(&pb.TxnResponse{Header: &pb.ResponseHeader{Revision: 1}}, nil)
+		})
+		local := clientv3.OpGet("a", clientv3.WithSerializable())
+		_, err := l.term.KV().Txn(t.Context()).Then(local, local).Commit()
+		require.NoError(t, err)
+		require.NoError(t, l.term.Err())
 		l.leave <- nil
 		l.run.ends(t)
 	})

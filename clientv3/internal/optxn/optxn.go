@@ -218,7 +218,12 @@ func (kv *fencedKV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpRes
 	if unconditional {
 		ops = thenOps
 	}
-	resp, err := kv.store.Txn(ctx).If(kv.fence.Fence()).Then(ops...).Commit()
+	fence := kv.fence.Fence()
+	txn := kv.store.Txn(ctx).If(fence).Then(ops...)
+	if len(Writes(ops...)) == 0 { // with serializable gets alone a member that lags would compare its own state
+		txn = txn.Else(clientv3.OpGet(string(fence.KeyBytes()), clientv3.WithKeysOnly()))
+	}
+	resp, err := txn.Commit()
 	switch {
 	case err != nil:
 		return clientv3.OpResponse{}, err
