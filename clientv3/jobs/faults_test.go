@@ -101,6 +101,29 @@ func TestAckRefusedAfterALostAnswer(t *testing.T) {
 	})
 }
 
+// An Ack after one of unknown outcome does not say that the job is not acknowledged.
+func TestAckAfterOneOfUnknownOutcome(t *testing.T) {
+	withRig(t, func(t *testing.T, r *rig) {
+		p := r.process(t, Config{})
+		p.enqueue(t, "letter")
+		w := p.work(t, 1, nil)
+		job := w.next(t)
+		r.Once("Txn", func(call *fakeetcd.Call) {
+			_, _ = call.Execute()
+			<-call.Context().Done()
+			call.Answer(nil, call.Context().Err())
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(job.Ack(ctx, clientv3.OpPut("sent", "once"))))
+		err := job.Ack(t.Context(), clientv3.OpPut("sent", "once"))
+		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "%v", err)
+		require.Equal(t, 1, r.PutCount("sent"))
+		job.answer <- err
+		require.Zero(t, p.settled(t))
+	})
+}
+
 // The answer of an acknowledgement arrives after its handler has returned an error, and the job is gone.
 func TestAckThatOutlastsItsHandler(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {

@@ -44,7 +44,8 @@ type Job struct {
 	cancel context.CancelCauseFunc
 	over   atomic.Pointer[leaderelection.TermEndedError] // set when the claim is over
 	acked  atomic.Bool
-	ending atomic.Bool // this process is deleting the claim
+	ending atomic.Bool           // this process is deleting the claim
+	unsure atomic.Pointer[error] // of an Ack or another end of the claim whose outcome is unknown
 }
 
 // Revision returns the revision that created the claim: the fencing token. It is greater than those
@@ -124,10 +125,8 @@ func (j *Job) commit(ctx context.Context, deletesState bool, ops ...clientv3.Op)
 	j.ending.Store(true)
 	defer j.ending.Store(false)
 	state := clientv3.OpGet(j.w.q.keys.states+j.ID, clientv3.WithKeysOnly())
-	var (
-		unsure error
-		delay  pause.Backoff
-	)
+	var unsure error
+	var delay pause.Backoff
 	for {
 		lasted := j.Err() == nil
 		try, cancel := context.WithTimeout(ctx, tryTimeout)
@@ -137,6 +136,7 @@ func (j *Job) commit(ctx context.Context, deletesState bool, ops ...clientv3.Op)
 		cancel()
 		if u != nil {
 			unsure = u
+			j.unsure.Store(&u)
 		}
 		switch {
 		case err != nil && (!lasted || ctx.Err() != nil || !transient(err)):
@@ -145,9 +145,11 @@ func (j *Job) commit(ctx context.Context, deletesState bool, ops ...clientv3.Op)
 			delay.Wait(ctx, 0) // the next try sees that it has ended
 			continue
 		case resp.Succeeded:
-		case unsure == nil || deletesState && j.has(optxn.Key(resp, 0)):
+		case unsure == nil && j.unsure.Load() == nil || deletesState && j.has(optxn.Key(resp, 0)):
 			j.end(leaderelection.ErrKeyDeleted)
 			return j.Err()
+		case unsure == nil: // not these operations, but those of an earlier call may have been executed
+			return *j.unsure.Load()
 		case j.Err() != nil:
 			return unsure // another worker may have had the job meanwhile
 		}
