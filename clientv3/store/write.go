@@ -58,6 +58,7 @@ func (s *Store[T]) CreateOrUpdate(ctx context.Context, key string, change func(T
 }
 
 func (s *Store[T]) update(ctx context.Context, key string, change func(T) (T, error), create bool, opts []clientv3.OpOption) (Entry[T], error) {
+	ctx, _ = staleness.Linearizable(ctx) // what is missing or equal in a stale read need not be
 	for conflicts := 1; ; conflicts++ {
 		kv, err := s.read(ctx, key)
 		if create && errors.Is(err, ErrNotFound) {
@@ -72,7 +73,6 @@ func (s *Store[T]) update(ctx context.Context, key string, change func(T) (T, er
 		if err := pause.For(ctx, pauses.Delay(conflicts)); err != nil {
 			return Entry[T]{}, s.refused("update", s.prefix+key, err)
 		}
-		ctx, _ = staleness.Linearizable(ctx) //nolint:fatcontext // once; what it has read may have been stale
 	}
 }
 
@@ -92,8 +92,7 @@ func (s *Store[T]) replace(ctx context.Context, kv *mvccpb.KeyValue, change func
 		return e, false, err
 	}
 	if exists && len(opts) == 0 && bytes.Equal(kv.Value, op.ValueBytes()) {
-		done, err = s.unchanged(ctx, kv)
-		return e, done, err
+		return e, true, nil
 	}
 	r, err := s.execute(ctx, guarded{op: op, before: kv})
 	switch {
@@ -105,19 +104,6 @@ func (s *Store[T]) replace(ctx context.Context, kv *mvccpb.KeyValue, change func
 	e.ModRevision, e.Version, e.Lease = r.revision, e.Version+1, op.LeaseID()
 	e.CreateRevision = cmp.Or(e.CreateRevision, r.revision)
 	return e, r.written, nil
-}
-
-// unchanged reports whether a key is as an update has read it.
-func (s *Store[T]) unchanged(ctx context.Context, kv *mvccpb.KeyValue) (bool, error) {
-	ctx, stale := staleness.Linearizable(ctx)
-	if !stale {
-		return true, nil
-	}
-	now, err := s.read(ctx, strings.TrimPrefix(string(kv.Key), s.prefix))
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return false, s.refused("update", string(kv.Key), err)
-	}
-	return now.GetModRevision() == kv.ModRevision, nil
 }
 
 // DeleteUnmodified deletes a key that was read or written, if it has not been written or deleted since. Otherwise the

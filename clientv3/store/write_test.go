@@ -139,7 +139,7 @@ func TestLostAnswerOverAStaleCache(t *testing.T) {
 
 // TestEqualUpdateOverAStaleCache sets what a cache whose watch lags still has, after another client's write or delete.
 func TestEqualUpdateOverAStaleCache(t *testing.T) {
-	for name, value := range map[string]string{"written": `{"Replicas":2}`, "deleted": ""} {
+	for name, value := range map[string]string{"written": `{"Replicas":2}`, "deleted": "", "created": `{"Replicas":3}`} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
 				clienttest.Put(t, cluster, "configs/web", `{"Replicas":1}`)
@@ -156,6 +156,11 @@ func TestEqualUpdateOverAStaleCache(t *testing.T) {
 				clienttest.Must(s.Update(ctx, "web", one))
 				require.Zero(t, cluster.Count("Txn"))
 				behind.Store(true)
+				if name == "created" {
+					clienttest.Put(t, cluster, "configs/new", value)
+					require.Equal(t, Config{4}, clienttest.Must(s.Update(ctx, "new", increment)).Value)
+					return
+				}
 				if value == "" {
 					clienttest.Must(client.Delete(t.Context(), "configs/web"))
 					_, err := s.Update(ctx, "web", one)
