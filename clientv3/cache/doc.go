@@ -40,7 +40,7 @@
 //
 // That holds for etcd from 3.4.36, 3.5.18 and 3.6.0 on, all members of the cluster. Watches of older ones lose events at compactions, for
 // instance the deletion of a key at the very revision that is compacted, if the watch resumes there. The cache asks one member for its version,
-// every 10 minutes, and with backoff after an error. While the version is unknown or older, all reads go to the server except serializable ones
+// for each prefix, every 10 minutes, and with backoff after an error. While the version is unknown or older, all reads go to the server except serializable ones
 // without a revision. These, and informers, may then miss what the watch misses. With kine and the grpc-proxy, whose progress proves nothing
 // (clientv3.WatchResponse.IsProven), linearizable reads go to the server. [Cache.Freshness] says why reads do.
 //

@@ -80,7 +80,6 @@ func TestAnErrorOfStatusPasses(t *testing.T) {
 		"rate limited":      status.Error(codes.ResourceExhausted, "envoy: rate limited"),
 		"too many requests": rpctypes.ErrGRPCRequestTooManyRequests,
 		"token":             rpctypes.ErrGRPCInvalidAuthToken,
-		"denied":            errDenied,
 		"deadline":          status.Error(codes.DeadlineExceeded, "upstream request timeout"),
 		"internal":          status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR"),
 		"unavailable":       status.Error(codes.Unavailable, "no healthy upstream"),
@@ -105,7 +104,7 @@ func TestStatusFailsForAnHour(t *testing.T) {
 	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
 		rev := clienttest.Put(t, cluster, "a/1", "v")
 		c := serve(t, client, cache.Config{})
-		refused := cluster.On("Status", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		refused := cluster.On("Status", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCInvalidAuthToken) })
 		time.Sleep(time.Hour)
 		require.EqualValues(t, 4, hits(t, c, rev), "it was trusted before")
 		c.Close()
@@ -118,6 +117,18 @@ func TestStatusFailsForAnHour(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.EqualValues(t, 4, hits(t, c, rev))
+	})
+}
+
+// TestStatusIsForRoot uses servers that permit Status to root alone. All such releases keep events.
+func TestStatusIsForRoot(t *testing.T) {
+	clienttest.InBubble(t, 1, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client) {
+		rev := clienttest.Put(t, cluster, "a/1", "v")
+		h := cluster.On("Status", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		c := serve(t, client, cache.Config{})
+		require.EqualValues(t, 4, hits(t, c, rev))
+		time.Sleep(time.Hour)
+		require.LessOrEqual(t, h.Ran(), 8)
 	})
 }
 

@@ -460,6 +460,9 @@ func (c *Cache) doubtOfVersion(ctx context.Context) (transient bool, doubt error
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	resp, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.WaitForReady(true))
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied) {
+		return false, nil // 3.5.28 to 3.5.34 and 3.6.0 to 3.6.15 permit it to root alone, and keep events
+	}
 	if err != nil {
 		return retry.CodeOf(err) != codes.Unimplemented, fmt.Errorf("the version of the server is not known: %w", err)
 	}

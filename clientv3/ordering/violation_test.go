@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
@@ -90,6 +91,14 @@ func TestSwitchOfOneEndpoint(t *testing.T) {
 		c.SetEndpoints(cluster.Endpoints()...)
 		require.NoError(t, ask(7))
 		require.Equal(t, ordering.ErrNoGreaterRev, ask(8))
+	})
+}
+
+// A member that permits Status to root alone may have the revision.
+func TestSwitchWithoutPermissionForStatus(t *testing.T) {
+	clienttest.InBubble(t, 2, func(t *testing.T, cluster *fakeetcd.Cluster, c *clientv3.Client) {
+		cluster.On("Status", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
+		require.NoError(t, ordering.NewOrderViolationSwitchEndpointClosure(c)(clientv3.OpGet("k"), clientv3.OpResponse{}, 7))
 	})
 }
 
