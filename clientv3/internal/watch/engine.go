@@ -66,7 +66,6 @@ type Engine struct {
 	parts   atomic.Int64 // of watches that catch up
 
 	pauseLogged atomic.Int64 // the time of the last line, in Unix nanoseconds
-	unsubscribe func()       // from the history
 
 	// mu guards groups, and the assignment of watchers to shards. It is taken
 	// before the lock of a shard, never after.
@@ -76,9 +75,7 @@ type Engine struct {
 
 // New returns an engine. It does nothing until the first watch.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, closed: make(chan struct{}), groups: make(map[string][]*shard)}
-	e.unsubscribe = cfg.History.Subscribe(e.endHistories)
-	return e
+	return &Engine{cfg: cfg, closed: make(chan struct{}), groups: make(map[string][]*shard)}
 }
 
 // Watch starts a watch and returns when a server has created it, when it has ended, or when
@@ -183,6 +180,8 @@ func (e *Engine) transferLocked(w *watcher, from, to *shard, then func(*shard)) 
 		defer to.mu.Unlock()
 	}
 	if w.phase != ended && w.shard.Load() == from {
+		wanted := w.current.progressPending || to != from && from.session.progress.notify > 0
+		to.session.progress.wanted = to.session.progress.wanted || wanted
 		if to != from {
 			next := w.stop()
 			delete(from.watchers, w)
@@ -262,6 +261,9 @@ func (e *Engine) RequestProgress(ctx context.Context) error {
 	for _, sh := range e.groups[metadataKey(ctx)] {
 		sh.mu.Lock()
 		sh.session.requestProgress(true)
+		for w := range sh.watchers {
+			w.current.progressPending = w.current.progressPending || w.phase == paused
+		}
 		sh.fastReopenLocked()
 		sh.signalLocked()
 		sh.mu.Unlock()
@@ -288,7 +290,6 @@ func (e *Engine) Reopen(ctx context.Context) {
 
 // Close ends all watches and returns when all goroutines of the engine have ended.
 func (e *Engine) Close() {
-	e.unsubscribe()
 	e.mu.Lock()
 	shards := e.shardsLocked()
 	if e.groups != nil {

@@ -1,14 +1,18 @@
 package watch
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/quorate/quorate/clientv3/internal/lineage"
 )
 
 // fill is the number of responses with one event that exceeds the bound of a watch.
@@ -92,6 +96,37 @@ func TestAWatchPausesAndGoesOnAtItsBounds(t *testing.T) {
 		assert.EqualValues(t, 8*size, fields["max-unread-bytes"])
 		assert.Equal(t, 1, c.opened)
 	})
+}
+
+// Progress that is asked for while a watch is paused follows its unread events.
+func TestProgressOfAPausedWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, size := unread()
+		e := c.engineWith(t, 8*size, zap.NewNop())
+		calls := watches(t, e, 2)
+		c.write(12, "b")
+		assertRevisions(t, 102, 113, calls[1].read(12))
+		synctest.Wait()
+		require.Equal(t, []int{1}, c.watchers(), "one is paused")
+		c.write(1, "z") // etcd answers nothing while a watch begins in the future
+		require.NoError(t, e.RequestProgress(t.Context()))
+		assertRevisions(t, 102, 113, calls[0].read(12))
+		for _, w := range calls {
+			r := <-w.ch
+			require.Empty(t, r.Events)
+			require.EqualValues(t, 114, r.Header.Revision)
+		}
+	})
+}
+
+// An engine that a program has dropped without Close is garbage once it has no watches.
+func TestADroppedEngineIsGarbage(t *testing.T) {
+	cfg := newCluster().config(1<<20, zap.NewNop())
+	cfg.History = lineage.New(func(*lineage.Change) error { return nil })
+	dropped := weak.Make(New(cfg))
+	runtime.GC()
+	require.Nil(t, dropped.Value())
+	runtime.KeepAlive(cfg.History)
 }
 
 // Many watches without a reader run beside one whose reader keeps up. Each may hold 16 responses, all together 40.

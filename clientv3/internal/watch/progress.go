@@ -58,7 +58,7 @@ func (ss *session) requestProgress(notify bool) {
 		p.sent++
 	}
 	if notify {
-		p.notify = min(max(p.sent, 1), 2) // a request of the engine may be answered first
+		p.notify = min(max(p.sent, 1), p.notify+2) // a request of the engine may be answered first
 	}
 }
 
@@ -120,7 +120,7 @@ func (ss *session) progressForAll(resp *pb.WatchResponse) {
 		}
 	}
 	p.sent = max(p.sent-1, 0)
-	p.notify = max(p.notify-1, 0)
+	p.notify = min(max(p.notify-1, 0), p.sent)
 	if p.early {
 		ss.passOn(resp.GetHeader(), notify)
 		return

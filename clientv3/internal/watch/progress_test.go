@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,6 +26,23 @@ func TestProgressRequestsWait(t *testing.T) {
 	sc.sends("create 7 from 14")
 	sc.receives(created(7, 14))
 	sc.sends("create 8 from 0", "create 9 from 0")
+}
+
+// Each caller that asks gets an answer to a request made no earlier.
+func TestProgressIsRequestedByManyCallers(t *testing.T) {
+	sc := connected(t)
+	f := sc.follow(5)
+	sc.receives(created(1, 10))
+	sc.sends("create 1 from 5")
+	f.takeReceived()
+	for range 4 {
+		sc.ss.requestProgress(true)
+		sc.sends("progress?")
+	}
+	for rev := int64(20); rev < 24; rev++ {
+		sc.receives(progressed(invalidID, rev))
+		assert.Equal(t, []string{fmt.Sprintf("progress %d, asked for", rev)}, f.takeReceived())
+	}
 }
 
 // The server computed the answer before it created the watcher, and sent it after the confirmation.
