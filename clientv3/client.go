@@ -81,9 +81,8 @@ type Client struct {
 	watchers services[watcher]
 	lessors  services[lessor]
 
-	ctx        context.Context
-	cancel     context.CancelFunc
-	background sync.WaitGroup
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // New creates a client. It does not wait for a connection, so the cluster may start
@@ -149,7 +148,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	if cfg.AutoSyncInterval > 0 {
-		c.background.Go(c.autoSync)
+		go c.autoSync()
 	}
 	return c, nil
 }
@@ -287,7 +286,6 @@ func (c *Client) Close() error {
 	if c.Lease != nil {
 		_ = c.Lease.Close() // it reports nothing that Close could act on
 	}
-	c.background.Wait()
 	if c.channel == nil {
 		return c.ctx.Err()
 	}

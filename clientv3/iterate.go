@@ -71,7 +71,7 @@ func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 			yield(page, err)
 			return
 		}
-		rest.rev = cmp.Or(op.rev, page.Header.GetRevision())
+		rest.rev = cmp.Or(max(op.rev, 0), page.Header.GetRevision())
 		header, count := page.Header, page.Count
 		if !yield(page, nil) {
 			return

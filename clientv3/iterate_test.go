@@ -114,10 +114,13 @@ func TestPagesFitTheLimitForMessages(t *testing.T) {
 
 // TestRangeIsReadAtOneRevision writes while a range is read. Each loop reads again.
 func TestRangeIsReadAtOneRevision(t *testing.T) {
-	for name, store := range map[string]*rangeStore{"stream": newRangeStore(600), "pages": oldStore(600)} {
+	for name, store := range map[string]*rangeStore{"stream": newRangeStore(600), "pages": oldStore(600), "negative": oldStore(600)} {
 		t.Run(name, func(t *testing.T) {
-			kv := NewKVFromKVClient(store, nil)
-			keys := Range(t.Context(), kv, "k", WithPrefix())
+			kv, opts := NewKVFromKVClient(store, nil), []OpOption{WithPrefix()}
+			if name == "negative" {
+				opts = append(opts, WithRev(-50)) // the latest, to etcd
+			}
+			keys := Range(t.Context(), kv, "k", opts...)
 			for loop := range 2 {
 				n := 0
 				for kv, err := range keys {

@@ -84,8 +84,8 @@ type Maintenance interface {
 	// Deprecated: use SnapshotWithVersion.
 	Snapshot(ctx context.Context) (io.ReadCloser, error)
 
-	// MoveLeader transfers leadership to the member with the given id. The request
-	// must reach the leader: other members answer rpctypes.ErrNotLeader.
+	// MoveLeader transfers leadership to the member with the given id. The client asks
+	// endpoints until one is the leader; if none is, the error is rpctypes.ErrNotLeader.
 	MoveLeader(ctx context.Context, transfereeID uint64) (*MoveLeaderResponse, error)
 
 	// Downgrade validates, begins or cancels the downgrade of the cluster to a

@@ -366,7 +366,7 @@ func (c *rangeCursor) onePart() bool {
 // needsPin reports whether a revision must be chosen before reading, so that the
 // read can resume.
 func (c *rangeCursor) needsPin() bool {
-	return c.op.rev == 0 && c.pin == 0 && c.plain() && !c.onePart()
+	return c.op.rev <= 0 && c.pin == 0 && c.plain() && !c.onePart()
 }
 
 // pinRequest returns the request whose response header gives the revision to read
@@ -378,7 +378,7 @@ func (c *rangeCursor) pinRequest() *pb.RangeRequest {
 
 // resumable reports whether the read can resume after the delivered keys.
 func (c *rangeCursor) resumable() bool {
-	return c.delivered == 0 || (c.plain() && (c.pin != 0 || c.op.rev != 0))
+	return c.delivered == 0 || (c.plain() && (c.pin != 0 || c.op.rev > 0))
 }
 
 // unpin drops the chosen revision, so that another one can be chosen. It returns

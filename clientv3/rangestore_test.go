@@ -109,7 +109,7 @@ func (s *rangeStore) eval(req *pb.RangeRequest) (*pb.RangeResponse, error) {
 	defer s.mu.Unlock()
 	latest := int64(len(s.history)) - 1
 	rev := req.Revision
-	if rev == 0 {
+	if rev <= 0 {
 		rev = latest
 	}
 	switch {
