@@ -44,10 +44,8 @@ type Registry struct {
 	registered map[string]*etcd.Registrar // by key
 }
 
-var (
-	_ registry.Registrar = (*Registry)(nil)
-	_ registry.Discovery = (*Registry)(nil)
-)
+var _ registry.Registrar = (*Registry)(nil)
+var _ registry.Discovery = (*Registry)(nil)
 
 // New returns a Registry. The client must stay open for as long as it is used. The error says what the configuration or the
 // client lacks.
@@ -127,7 +125,7 @@ func (r *Registry) GetService(ctx context.Context, serviceName string) ([]*regis
 	}
 	all := make([]*registry.ServiceInstance, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
-		if instance, err := decode(kv.Key, kv.Value); err == nil {
+		if instance, err := decode(kv.Key, kv.Value); err == nil && instance.Name == serviceName {
 			all = append(all, instance)
 		}
 	}
@@ -136,8 +134,7 @@ func (r *Registry) GetService(ctx context.Context, serviceName string) ([]*regis
 
 func decode(_, value []byte) (*registry.ServiceInstance, error) {
 	instance := new(registry.ServiceInstance)
-	err := json.Unmarshal(value, instance)
-	return instance, err
+	return instance, json.Unmarshal(value, instance)
 }
 
 // errClientClosed wraps context.Canceled, with which kratos ends its use of a watcher.
@@ -162,7 +159,7 @@ func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watc
 		instances.Close()
 		return nil, err
 	}
-	w := &watcher{client: r.client.Ctx(), informer: informer, changed: make(chan struct{}, 1)}
+	w := &watcher{name: serviceName, client: r.client.Ctx(), informer: informer, changed: make(chan struct{}, 1)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.close = sync.OnceFunc(func() {
 		informer.Close()
@@ -180,6 +177,7 @@ func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watc
 }
 
 type watcher struct {
+	name     string // of the service
 	ctx      context.Context
 	cancel   context.CancelFunc
 	client   context.Context // ends with the client
@@ -204,7 +202,9 @@ func (w *watcher) Next() ([]*registry.ServiceInstance, error) {
 	}
 	var all []*registry.ServiceInstance
 	for _, object := range w.informer.List() {
-		all = append(all, object.Value)
+		if object.Value.Name == w.name { // it may be of a service whose name begins with this one and a slash
+			all = append(all, object.Value)
+		}
 	}
 	return all, nil
 }

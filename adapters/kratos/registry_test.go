@@ -124,6 +124,7 @@ func TestInstancesOfKratosOwnRegistry(t *testing.T) {
 
 		value, err := json.Marshal(users("2"))
 		require.NoError(t, err)
+		require.NoError(t, r.Register(t.Context(), &registry.ServiceInstance{ID: "5", Name: "users/admin"}))
 		for k, v := range map[string]string{
 			"/microservices/users/2": string(value), "/microservices/users/3": "no JSON", "/microservices/users2/4": string(value),
 		} {
