@@ -144,6 +144,17 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, []any{true, "x", observe.Call{Method: "/a"}}, first.events)
 	require.Equal(t, first.events, third.events)
 	require.Empty(t, second.events)
+
+	tracer = observe.Trace(observe.Multi(unsampled{}, second))
+	ctx, _ = tracer.StartCall(t.Context(), "/c")
+	require.Equal(t, "unsampled", ctx.Value(nameKey{}), "attempts get the context of a call that is not traced")
+}
+
+// unsampled decides not to trace calls.
+type unsampled struct{ observe.None }
+
+func (unsampled) StartCall(ctx context.Context, _ string) (context.Context, observe.CallTrace) {
+	return context.WithValue(ctx, nameKey{}, "unsampled"), nil
 }
 
 func TestCalls(t *testing.T) {

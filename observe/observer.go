@@ -276,9 +276,9 @@ type tracers struct {
 func (t tracers) StartCall(ctx context.Context, method string) (context.Context, CallTrace) {
 	var traces callTraces
 	for _, o := range t.all {
-		next, trace := o.StartCall(ctx, method)
-		if trace != nil {
-			ctx, traces = next, append(traces, trace) //nolint:fatcontext // as many as there are tracers
+		var trace CallTrace
+		if ctx, trace = o.StartCall(ctx, method); trace != nil { //nolint:fatcontext // as many as there are tracers
+			traces = append(traces, trace)
 		}
 	}
 	if traces == nil {
