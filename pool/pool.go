@@ -228,7 +228,7 @@ func (p *Pool[T]) offerLocked(it *item[T], anew bool) fault {
 	it.fresh = false
 	p.setIdleTimesLocked(it)
 	at := len(p.idle)
-	for at > 0 && p.idle[at-1].used.After(it.used) {
+	for at > 0 && p.timed && p.idle[at-1].used.After(it.used) {
 		at--
 	}
 	p.idle = slices.Insert(p.idle, at, it)

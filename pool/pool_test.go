@@ -54,6 +54,17 @@ func TestLastUsedFirst(t *testing.T) {
 	assert.Equal(t, 3, f.count().made)
 }
 
+// A resource made ahead is lent after those that were used.
+func TestLastUsedFirstOfThoseMadeAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newPool(t, func(c *config) { c.MinSize = 3 })
+		synctest.Wait()
+		a := acquire(t, p)
+		a.Release()
+		assert.Equal(t, a.Value(), acquire(t, p).Value())
+	})
+}
+
 // Waiters are served in FIFO order.
 func TestWaitersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

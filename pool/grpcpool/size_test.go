@@ -121,8 +121,8 @@ func TestWaitEndsWithContext(t *testing.T) {
 	require.NoError(t, emptyCall(t, client)())
 }
 
-// With credentials among the dial options the limit is unknown. The usual one is assumed, but no
-// call waits because of it.
+// With credentials among the dial options the limit is unknown. The usual one is assumed: calls beyond it wait while
+// another connection is being made, and go to the ones there are if none can be.
 func TestUnknownLimit(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
