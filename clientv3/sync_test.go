@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
 
 	. "github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/clienttest"
@@ -124,6 +126,22 @@ func TestAutoSyncRunsAtTheStart(t *testing.T) {
 			assert.InDelta(t, want, cluster.Count("MemberList"), want/10)
 		})
 	}
+}
+
+// An interceptor may close the client, also during auto-sync.
+func TestCloseDuringAutoSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var client atomic.Pointer[Client]
+		closed := make(chan error)
+		closes := grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if method == "/etcdserverpb.Cluster/MemberList" {
+				closed <- client.Load().Close()
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		})
+		client.Store(clienttest.Connect(t, clienttest.Start(t, 1), Config{AutoSyncInterval: time.Hour, DialOptions: []grpc.DialOption{closes}}))
+		require.NoError(t, <-closed)
+	})
 }
 
 // Endpoints that the program sets while Sync runs stay.

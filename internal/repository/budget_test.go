@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
 	"balancer":    {5395, 6605},
-	"clientv3":    {22355, 29375},
+	"clientv3":    {22355, 29395},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},
