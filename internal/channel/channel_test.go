@@ -39,11 +39,11 @@ func TestSecurityIsDecidedPerEndpoint(t *testing.T) {
 			require.NoError(t, get(t, c))
 			return plain.connections() > 0 && secure.connections() > 0 && bare.connections() > 0
 		}, 30*time.Second, time.Millisecond)
-		assert.False(t, plain.secure)
-		assert.True(t, secure.secure)
-		assert.True(t, bare.secure)
+		assert.False(t, locked(plain, &plain.secure))
+		assert.True(t, locked(secure, &secure.secure))
+		assert.True(t, locked(bare, &bare.secure))
 	}
-	assert.Equal(t, strings.TrimPrefix(secure.endpoint, "https://"), secure.authorities[0])
+	assert.Equal(t, strings.TrimPrefix(secure.endpoint, "https://"), locked(secure, &secure.authorities)[0])
 }
 
 // The trusted CA is read at each handshake.

@@ -139,6 +139,13 @@ func (m *member) connections() int {
 	return len(m.remotes)
 }
 
+// locked reads a field of a member, which a late attempt may be writing.
+func locked[T any](m *member, field *T) T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return *field
+}
+
 func newTestChannel(t *testing.T, cfg Config) *Channel {
 	t.Helper()
 	if cfg.Login == nil {

@@ -121,11 +121,11 @@ func TestSetEndpointsMovesStreams(t *testing.T) {
 func TestStreamAvoidsTheFailedMember(t *testing.T) {
 	a, b := startMember(t, "http://", nil), startMember(t, "http://", nil)
 	c := newTestChannel(t, Config{Endpoints: []string{a.endpoint, b.endpoint}})
-	ctx := withDeadline(t)
 	require.Eventually(t, func() bool {
 		require.NoError(t, get(t, c))
 		return a.connections() > 0 && b.connections() > 0
 	}, 30*time.Second, time.Millisecond)
+	ctx := grpctest.Within(t, time.Minute)
 	for range 20 {
 		retrier := watchRetrier(c)
 		var last string
