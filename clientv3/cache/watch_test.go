@@ -134,7 +134,9 @@ func FuzzWatch(f *testing.F) {
 		var events []*clientv3.Event
 		readTo := func(rev int64) {
 			for len(events) == 0 || events[len(events)-1].Kv.ModRevision < rev {
-				events = append(events, (<-all).Events...)
+				resp, ok := <-all
+				require.True(t, ok, "the watch has ended")
+				events = append(events, resp.Events...)
 			}
 		}
 		var watches []*reading
