@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/observe/introspect"
 )
 
 // closedPort refuses connections: it is given to no socket that asks for any port.
@@ -47,6 +49,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, err)
 	inFlight := make(chan error, 1)
 	go func() { _, err := c.Get(context.Background(), "k"); inFlight <- err }()
+	require.Eventually(t, func() bool { return c.Introspect(introspect.Options{}).Calls.InFlight == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, c.Close())
 	assert.True(t, IsConnCanceled(<-inFlight))
 	assert.ErrorIs(t, c.Ctx().Err(), context.Canceled)
