@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type history struct {
 	mu      sync.Mutex
 	periods map[string][]period
 	acked   map[string]int // acknowledgements that returned nil
+	draw    func(n int) int
 
 	handled, ended int
 }
@@ -69,28 +71,29 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 	const processes, places, jobs, maxAttempts = 4, 3, 60, 6
 	withRig(t, func(t *testing.T, r *rig) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		var faults sync.Mutex
-		faulty := true
+		var mu sync.Mutex
+		var calm atomic.Bool
+		draw := func(n int) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return random.IntN(n)
+		}
 		r.On("Txn", func(call *fakeetcd.Call) {
-			faults.Lock()
-			kind := random.IntN(40)
-			delay := time.Duration(random.IntN(8000)) * time.Millisecond
-			if !faulty {
-				kind = 0
+			if calm.Load() {
+				return
 			}
-			faults.Unlock()
-			switch kind {
+			switch draw(40) {
 			case 1: // the answer is lost
 				_, _ = call.Execute()
 				call.BreakConn()
 			case 2: // the request is lost
 				call.BreakConn()
 			case 3: // it is executed late, perhaps after it was given up
-				time.Sleep(delay)
+				time.Sleep(time.Duration(draw(8000)) * time.Millisecond)
 				_, _ = call.Execute()
 			}
 		})
-		h := &history{periods: make(map[string][]period), acked: make(map[string]int)}
+		h := &history{periods: make(map[string][]period), acked: make(map[string]int), draw: draw}
 		cfg := Config{MaxAttempts: maxAttempts, MinBackoff: 100 * time.Millisecond, MaxBackoff: 2 * time.Second, TTL: 6 * time.Second}
 		var all []*process
 		var works []*working
@@ -108,12 +111,8 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 					break
 				}
 			}
-			faults.Lock()
-			victim := all[random.IntN(processes)]
-			pause := time.Duration(random.IntN(400)) * time.Millisecond
-			choice := random.IntN(12)
-			faults.Unlock()
-			switch choice {
+			victim, pause := all[draw(processes)], time.Duration(draw(400))*time.Millisecond
+			switch draw(12) {
 			case 0:
 				victim.Cut()
 				time.AfterFunc(time.Second+50*pause, victim.Heal) // up to 21 s, and a lease lives for 6 s
@@ -124,9 +123,7 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 			}
 			time.Sleep(pause)
 		}
-		faults.Lock()
-		faulty = false
-		faults.Unlock()
+		calm.Store(true)
 		for _, p := range all {
 			p.Heal()
 		}
@@ -160,7 +157,7 @@ func (h *history) handler(process int) Handler {
 	return func(ctx context.Context, job *Job) (err error) {
 		began := time.Now()
 		defer func() { h.add(job.ID, period{process, job.Attempt, job.Revision(), began, time.Now()}) }()
-		work := time.Duration(rand.IntN(3000)) * time.Millisecond
+		work := time.Duration(h.draw(3000)) * time.Millisecond
 		select {
 		case <-time.After(work):
 		case <-ctx.Done():
@@ -170,7 +167,7 @@ func (h *history) handler(process int) Handler {
 			time.Sleep(time.Second) // within the margin
 			return ctx.Err()
 		}
-		if job.Payload[len(job.Payload)-1] == '7' || rand.IntN(5) == 0 {
+		if job.Payload[len(job.Payload)-1] == '7' || h.draw(5) == 0 {
 			return errFailed
 		}
 		if err := job.Ack(ctx, clientv3.OpPut("sent/"+job.ID, job.Payload)); err != nil {
