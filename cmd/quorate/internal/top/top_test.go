@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const testTimeout = 20 * time.Second
+const testTimeout = 5 * time.Minute
 
 func member(s Snapshot, endpoint string) Member {
 	for _, m := range s.Members {
@@ -47,14 +48,13 @@ func TestMembers(t *testing.T) {
 		var err error
 		leader, err = cluster.Leader(t.Context())
 		s = Members{Client: client, Timeout: testTimeout}.Snapshot(t.Context())
-		return err == nil && member(s, leader.Endpoint()).Role == "leader"
+		return err == nil && !slices.ContainsFunc(s.Members, func(m Member) bool {
+			return m.State != "serving" || (m.Role == "leader") != (m.Endpoint == leader.Endpoint())
+		})
 	}, testTimeout, 100*time.Millisecond)
 	follower := cluster.Members()[(leader.Index()+1)%3]
 	for _, m := range cluster.Members() {
-		got := member(s, m.Endpoint())
-		assert.Equal(t, "serving", got.State)
-		assert.Positive(t, got.LatencyMS)
-		assert.Equal(t, m == leader, got.Role == "leader", got.Role)
+		assert.Positive(t, member(s, m.Endpoint()).LatencyMS)
 	}
 	require.NoError(t, follower.Stop())
 	s = Members{Client: client, Timeout: time.Second}.Snapshot(t.Context())

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const testTimeout = 20 * time.Second
+const testTimeout = 5 * time.Minute
 
 func requireNothingLeft(t *testing.T, client *clientv3.Client) {
 	t.Helper()
