@@ -119,7 +119,7 @@ func TestWhatServersSay(t *testing.T) {
 			s.members = []*pb.Member{{ID: 2, Name: "two"}}
 		})}, []string{"error alarm two"}},
 		{"nearly full", []*scripted{member(1, func(s *scripted) { s.status.DbSize = 1800 << 20 })}, []string{"warning quota", "note fragmented"}},
-		{"slow", []*scripted{member(1, same), member(2, func(s *scripted) { s.delay = time.Second })}, []string{"warning slow"}},
+		{"slow", []*scripted{member(1, same), member(2, func(s *scripted) { s.delay = 3 * time.Second })}, []string{"warning slow"}},
 		{"no reads", []*scripted{member(1, func(s *scripted) { s.read = rpctypes.ErrGRPCTimeout })}, []string{"error read-failed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
