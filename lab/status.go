@@ -27,7 +27,7 @@ const (
 	// askTimeout bounds one request to one member. A member answers Status from
 	// memory in well under a millisecond; the rest is for a machine that is busy
 	// starting other members.
-	askTimeout = 2 * time.Second
+	askTimeout = 10 * time.Second
 )
 
 // controlConnect makes the lab's own connections come back as fast as members do.
@@ -56,7 +56,7 @@ func transportCredentials(config *tls.Config) credentials.TransportCredentials {
 }
 
 // Status asks the member for its status, past the links. It fails when the member
-// does not answer within two seconds or before ctx ends; etcd 3.7 with
+// does not answer within ten seconds or before ctx ends; etcd 3.7 with
 // authentication enabled answers only after Cluster.SetCredentials.
 func (m *Member) Status(ctx context.Context) (*pb.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
