@@ -19,7 +19,7 @@ import (
 )
 
 // Timeout ends a test that hangs. It is far longer than any test takes.
-const Timeout = time.Minute
+const Timeout = 5 * time.Minute
 
 // Main is the TestMain of a package whose tests share a cluster of one member, each with keys
 // of its own: it starts the cluster and hands it to use, runs the tests, and fails if they
