@@ -76,20 +76,26 @@ func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 // and then by the next. grpc repeats a call by itself once.
 func TestACallIsRefusedByTwoConnections(t *testing.T) {
 	const callers, calls = 4 * perConnection, 16 * perConnection
-	servers, toNginx := behindNginx(t)
-	var s load
-	s.run(dial(t, toNginx, "quorate_round_robin", ""), callers, calls)
-	t.Logf("%d of %d calls failed", len(s.errors), calls)
-	assert.NotEmpty(t, s.errors)
-	assert.Empty(t, s.cut)
-	for _, err := range s.errors {
-		assert.Equal(t, codes.Unavailable, status.Code(err))
-		assert.Equal(t, "the connection is draining", status.Convert(err).Message())
-	}
-	times := executed(servers)
-	assert.Len(t, times, len(s.ok), "no call that failed was executed")
-	for payload := range s.ok {
-		assert.Equal(t, 1, times[payload])
+	ctx, failed := within(t, testTimeout), 0
+	for failed == 0 && !t.Failed() { // on a busy machine none may be
+		t.Run("round", func(t *testing.T) {
+			require.NoError(t, ctx.Err(), "no call failed")
+			servers, toNginx := behindNginx(t)
+			var s load
+			s.run(dial(t, toNginx, "quorate_round_robin", ""), callers, calls)
+			failed = len(s.errors)
+			t.Logf("%d of %d calls failed", failed, calls)
+			assert.Empty(t, s.cut)
+			for _, err := range s.errors {
+				assert.Equal(t, codes.Unavailable, status.Code(err))
+				assert.Equal(t, "the connection is draining", status.Convert(err).Message())
+			}
+			times := executed(servers)
+			assert.Len(t, times, len(s.ok), "no call that failed was executed")
+			for payload := range s.ok {
+				assert.Equal(t, 1, times[payload])
+			}
+		})
 	}
 }
 
@@ -135,7 +141,7 @@ func TestSilenceEndsAStream(t *testing.T) {
 	for _, setting := range []string{"client_body_timeout", "grpc_read_timeout"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
-			_, toNginx := behindNginx(t, setting+" 60s;", setting+" 3s;") // longer than a busy machine takes for one exchange
+			_, toNginx := behindNginx(t, setting+" 60s;", setting+" 10s;") // longer than a busy machine takes for one exchange
 			stream := openDuplex(t, dial(t, toNginx, "quorate_round_robin", ""))
 			require.NoError(t, exchange(stream, 1))
 			_, err := stream.Recv()

@@ -15,10 +15,10 @@ import (
 const (
 	// testTimeout bounds every wait for what must happen; a passing test waits a small part
 	// of it.
-	testTimeout = time.Minute
+	testTimeout = 5 * time.Minute
 	// readmission bounds the wait for servers to be in use, all of them. One that is slow is asked every 30 s at least, and
 	// on a busy machine may answer late again.
-	readmission = 2 * testTimeout
+	readmission = 2 * time.Minute
 	// pollInterval is the pause between two looks at what is waited for.
 	pollInterval = 10 * time.Millisecond
 )
