@@ -131,7 +131,7 @@ func (m *Member) prepare() {
 	c.onClose(m.control.Close)
 }
 
-// Close kills the members, stopped ones too, and returns when their processes,
+// Close kills the members, frozen ones too, and returns when their processes,
 // files, ports and the cluster's goroutines are gone. Closing again returns the
 // same result.
 func (c *Cluster) Close() error { return c.closeOnce() }

@@ -60,7 +60,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		pids = append(pids, m.PID())
 		addresses = append(addresses, hostPort(t, m.Endpoint()), hostPort(t, m.DirectEndpoint()))
 	}
-	require.NoError(t, c.Members()[2].Stop(), "a stopped member must not survive either")
+	require.NoError(t, c.Members()[2].Freeze(), "a frozen member must not survive either")
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close(), "second close")
 
@@ -212,7 +212,7 @@ const crashDir = "QUORATE_LAB_TEST_CRASH_DIR"
 func runUntilKilled(dir string) {
 	c, err := lab.Start(context.Background(), lab.Config{Dir: dir})
 	if err == nil {
-		err = c.Members()[0].Stop()
+		err = c.Members()[0].Freeze()
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -222,7 +222,7 @@ func runUntilKilled(dir string) {
 	select {}
 }
 
-// A program that is killed leaves no member, not even a stopped one.
+// A program that is killed leaves no member, not even a frozen one.
 func TestCrashedParent(t *testing.T) {
 	dir := t.TempDir()
 	program, err := os.Executable()

@@ -25,8 +25,8 @@ func TestFaults(t *testing.T) {
 	for name, fault := range map[string]func(*testing.T, *lab.Cluster){
 		"kill and restart":      testKillAndRestart,
 		"terminate and restart": testTerminateAndRestart,
-		"stop and continue":     testStopAndContinue,
-		"stopped leader":        testStoppedLeader,
+		"freeze and continue":   testFreezeAndContinue,
+		"frozen leader":         testFrozenLeader,
 		"move leader":           testMoveLeader,
 		"lost majority":         testLostMajority,
 		"lost port":             testLostPort,
@@ -53,7 +53,7 @@ func testKillAndRestart(t *testing.T, c *lab.Cluster) {
 	require.NoError(t, m.Kill(), "killed already")
 	assert.False(t, m.Alive())
 	requireNoProcess(t, pid)
-	assert.ErrorIs(t, m.Stop(), lab.ErrNotRunning)
+	assert.ErrorIs(t, m.Freeze(), lab.ErrNotRunning)
 	assert.ErrorIs(t, m.Continue(), lab.ErrNotRunning)
 
 	next := leader(t, c)
@@ -68,8 +68,8 @@ func testKillAndRestart(t *testing.T, c *lab.Cluster) {
 func testTerminateAndRestart(t *testing.T, c *lab.Cluster) {
 	m := leader(t, c)
 	put(t, dial(t, c), "k", "kept")
-	require.NoError(t, m.Stop())
-	assert.ErrorIs(t, m.Terminate(grpctest.Within(t, soon)), lab.ErrStopped)
+	require.NoError(t, m.Freeze())
+	assert.ErrorIs(t, m.Terminate(grpctest.Within(t, soon)), lab.ErrFrozen)
 	require.NoError(t, m.Continue())
 	require.NoError(t, m.Terminate(grpctest.Within(t, soon)))
 	require.NoError(t, m.Terminate(grpctest.Within(t, soon)), "terminated already")
@@ -78,13 +78,13 @@ func testTerminateAndRestart(t *testing.T, c *lab.Cluster) {
 	requireValue(t, dial(t, c, m.Endpoint()), "k", "kept")
 }
 
-func testStopAndContinue(t *testing.T, c *lab.Cluster) {
+func testFreezeAndContinue(t *testing.T, c *lab.Cluster) {
 	m := follower(t, c)
 	client := dial(t, c, m.Endpoint())
 	put(t, client, "k", "v")
-	require.NoError(t, m.Stop())
+	require.NoError(t, m.Freeze())
 	assert.True(t, m.Alive())
-	assert.True(t, m.Stopped())
+	assert.True(t, m.Frozen())
 
 	finished := make(chan error, 1)
 	go func() {
@@ -93,21 +93,21 @@ func testStopAndContinue(t *testing.T, c *lab.Cluster) {
 	}()
 	select {
 	case err := <-finished:
-		t.Fatalf("a stopped member answered: %v", err)
+		t.Fatalf("a frozen member answered: %v", err)
 	case <-time.After(hang):
 	}
 	require.NoError(t, m.Continue())
 	require.NoError(t, m.Continue(), "it runs already")
-	assert.False(t, m.Stopped())
+	assert.False(t, m.Frozen())
 	require.NoError(t, <-finished)
 }
 
-func testStoppedLeader(t *testing.T, c *lab.Cluster) {
+func testFrozenLeader(t *testing.T, c *lab.Cluster) {
 	m := leader(t, c)
-	require.NoError(t, m.Stop())
+	require.NoError(t, m.Freeze())
 	next := leader(t, c)
 	assert.NotEqual(t, m, next)
-	require.NoError(t, c.WaitReady(grpctest.Within(t, soon)), "stopped members do not count")
+	require.NoError(t, c.WaitReady(grpctest.Within(t, soon)), "frozen members do not count")
 	require.NoError(t, m.Continue())
 }
 

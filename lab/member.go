@@ -27,9 +27,9 @@ var (
 	// ErrRunning is returned by Member.Restart for a member whose process exists:
 	// Kill or Terminate ends it.
 	ErrRunning = errors.New("member is running")
-	// ErrStopped is returned by Member.Terminate for a stopped member, which cannot
+	// ErrFrozen is returned by Member.Terminate for a frozen member, which cannot
 	// act on a signal: Continue wakes it.
-	ErrStopped = errors.New("member is stopped")
+	ErrFrozen = errors.New("member is frozen")
 	// ErrClosed is returned after Cluster.Close.
 	ErrClosed = errors.New("cluster is closed")
 )
@@ -53,7 +53,7 @@ type Member struct {
 	mu      sync.Mutex
 	id      uint64
 	process *process // the last run, nil before the first
-	stopped bool
+	frozen  bool
 	joins   bool // it joins a running cluster: see BecomeLearner
 	retired bool // by Cluster.Close: nothing starts any more
 }
@@ -95,18 +95,18 @@ func (m *Member) PID() int {
 	return 0
 }
 
-// Alive reports whether the member's process exists. A stopped member is alive; see
-// Stopped.
+// Alive reports whether the member's process exists. A frozen member is alive; see
+// Frozen.
 func (m *Member) Alive() bool {
 	p := m.lastRun()
 	return p != nil && p.Alive()
 }
 
-// Stopped reports whether the member is frozen by Stop.
-func (m *Member) Stopped() bool {
+// Frozen reports whether the member is frozen by Freeze.
+func (m *Member) Frozen() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.process != nil && m.process.Alive() && m.stopped
+	return m.process != nil && m.process.Alive() && m.frozen
 }
 
 // Kill ends the member at once (SIGKILL), as a crash of the process would, and
@@ -124,16 +124,16 @@ func (m *Member) Kill() error {
 	return nil
 }
 
-// Stop freezes the member (SIGSTOP), as a hung host would: connections stay up and
+// Freeze stops the member (SIGSTOP), as a hung host would: connections stay up and
 // are accepted by the kernel, nothing is answered. It fails with ErrNotRunning on a
 // member that is not running.
-func (m *Member) Stop() error { return m.setStopped("stop", (*child.Process).Freeze, true) }
+func (m *Member) Freeze() error { return m.setFrozen("freeze", (*child.Process).Freeze, true) }
 
-// Continue wakes a member frozen by Stop (SIGCONT). On a member that runs it does
+// Continue wakes a member frozen by Freeze (SIGCONT). On a member that runs it does
 // nothing.
-func (m *Member) Continue() error { return m.setStopped("continue", (*child.Process).Continue, false) }
+func (m *Member) Continue() error { return m.setFrozen("continue", (*child.Process).Continue, false) }
 
-func (m *Member) setStopped(verb string, act func(*child.Process) error, stopped bool) error {
+func (m *Member) setFrozen(verb string, act func(*child.Process) error, frozen bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := ErrNotRunning
@@ -143,22 +143,22 @@ func (m *Member) setStopped(verb string, act func(*child.Process) error, stopped
 	if err != nil {
 		return fmt.Errorf("lab: %s %s: %w", verb, m.name, err)
 	}
-	m.stopped = stopped
+	m.frozen = frozen
 	return nil
 }
 
 // Terminate asks the member to end (SIGTERM), which lets it hand over leadership
 // and finish its calls, and waits until it is gone or ctx ends. Terminating a
-// member that is not running does nothing; a stopped one gives ErrStopped.
+// member that is not running does nothing; a frozen one gives ErrFrozen.
 func (m *Member) Terminate(ctx context.Context) error {
 	m.mu.Lock()
-	p, stopped := m.process, m.stopped
+	p, frozen := m.process, m.frozen
 	m.mu.Unlock()
 	if p == nil || !p.Alive() {
 		return nil
 	}
-	if stopped {
-		return fmt.Errorf("lab: terminate %s: %w", m.name, ErrStopped)
+	if frozen {
+		return fmt.Errorf("lab: terminate %s: %w", m.name, ErrFrozen)
 	}
 	if err := p.Terminate(); err != nil {
 		return fmt.Errorf("lab: terminate %s: %w", m.name, err)
@@ -219,7 +219,7 @@ func (m *Member) spawn() *process {
 	}
 	c := m.cluster
 	p := startProcess(c.commandLocked(m), c.file(m.name+".log"), c.parentPipe)
-	m.process, m.stopped = p, false
+	m.process, m.frozen = p, false
 	go m.supervise(p)
 	return p
 }
@@ -256,7 +256,7 @@ func (m *Member) lastRun() *process {
 }
 
 // running reports whether the process exists and is not frozen.
-func (m *Member) running() bool { return m.Alive() && !m.Stopped() }
+func (m *Member) running() bool { return m.Alive() && !m.Frozen() }
 
 // retire ends the member for good, and waits for a start that is under way.
 func (m *Member) retire() error {

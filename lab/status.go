@@ -110,7 +110,7 @@ func answered(err error) bool {
 
 // Leader returns the member that leads, asking the running members past the links until one is
 // known, ctx ends or Config.StartTimeout has passed. If several claim to lead, it is the one
-// with the highest term. A leader that was killed or stopped is not returned, whatever its
+// with the highest term. A leader that was killed or frozen is not returned, whatever its
 // followers still report; one that was isolated or has lost its majority may be, until it or
 // they have noticed, which takes up to twice the election timeout.
 func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
@@ -127,7 +127,7 @@ func (c *Cluster) Leader(ctx context.Context) (*Member, error) {
 }
 
 // WaitReady returns when every running member serves and names the same running member as
-// the leader of the same term. Members that are killed or stopped do not count. It fails
+// the leader of the same term. Members that are killed or frozen do not count. It fails
 // when ctx ends or after Config.StartTimeout, with the state of each member.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	if err := c.poll(ctx, c.checkReady); err != nil {

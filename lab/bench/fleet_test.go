@@ -48,7 +48,7 @@ var phases = []phase{
 	{name: "idle", run: usual(func(*fleet) {})},
 	{name: "light", deadline: 2 * time.Second, run: usual(func(*fleet) {})},
 	{name: "events", direct: true, run: notify},
-	{name: "frozen", deadline: 2 * time.Second, run: usual(func(f *fleet) { fatal.If(f.followers[0].Stop()) })},
+	{name: "frozen", deadline: 2 * time.Second, run: usual(func(f *fleet) { fatal.If(f.followers[0].Freeze()) })},
 	{name: "overload", deadline: 200 * time.Millisecond, run: usual(slow)},
 	{name: "no-quorum", deadline: 2 * time.Second, run: usual(killMajority)},
 	{name: "storm", deadline: 2 * time.Second, direct: true, run: storm},
@@ -297,7 +297,7 @@ func readMember(ctx context.Context, m *lab.Member) reading {
 func (f *fleet) counted() map[*lab.Member]reading {
 	all := make(map[*lab.Member]reading)
 	for _, m := range f.cluster.Members() {
-		if m.Alive() && !m.Stopped() {
+		if m.Alive() && !m.Frozen() {
 			all[m] = readMember(f, m)
 		}
 	}

@@ -98,7 +98,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 func (c *Cluster) Freeze(member int) (end func()) {
 	c.t.Helper()
 	m := c.Lab.Members()[member]
-	c.check(m.Stop())
+	c.check(m.Freeze())
 	return func() { c.check(m.Continue()) }
 }
 

@@ -37,7 +37,7 @@ func look(c *lab.Cluster, leader *lab.Member) []string {
 		if !m.Alive() {
 			say(m, "dead")
 		}
-		if m.Stopped() {
+		if m.Frozen() {
 			say(m, "stopped")
 		}
 		if c.ClientLink(m).Condition(link.Forward).Blackholed && c.ClientLink(m).Condition(link.Reverse).Blackholed {

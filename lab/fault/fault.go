@@ -342,7 +342,7 @@ func freezeBehind(_ context.Context, s Scene) {
 	s.Front.behind = (s.Front.behind + 1) % len(members)
 	s.Cluster.ClientLink(members[0]).SetTarget(addressOf(members[s.Front.behind]))
 	s.Note(m.Name() + ", behind the endpoint, is stopped")
-	fatal.If(m.Stop())
+	fatal.If(m.Freeze())
 }
 
 // Close ends what the front made.

@@ -40,7 +40,7 @@ type action func(context.Context, Scene, *lab.Member)
 
 func kill(_ context.Context, _ Scene, m *lab.Member) { fatal.If(m.Kill()) }
 
-func stop(_ context.Context, _ Scene, m *lab.Member) { fatal.If(m.Stop()) }
+func stop(_ context.Context, _ Scene, m *lab.Member) { fatal.If(m.Freeze()) }
 
 // silence makes the clients' link to a member swallow everything.
 func silence(_ context.Context, s Scene, m *lab.Member) { s.Cluster.ClientLink(m).Blackhole(link.Both) }
@@ -106,7 +106,7 @@ func terminate(ctx context.Context, s Scene, m *lab.Member) {
 
 // follower chooses a member that does not lead, and is not stopped already.
 func follower(ctx context.Context, s Scene) *lab.Member {
-	followers := slices.DeleteFunc(s.Cluster.Others(fatal.OK(s.Cluster.Leader(ctx))), (*lab.Member).Stopped)
+	followers := slices.DeleteFunc(s.Cluster.Others(fatal.OK(s.Cluster.Leader(ctx))), (*lab.Member).Frozen)
 	if len(followers) == 0 {
 		fatal.If(fmt.Errorf("the cluster has no follower; it needs at least %d members", MinMembers))
 	}
@@ -287,14 +287,14 @@ const (
 )
 
 func freezeMajority(_ context.Context, s Scene) {
-	s.some(len(s.Cluster.Members())/2+1, "is stopped", (*lab.Member).Stop)
+	s.some(len(s.Cluster.Members())/2+1, "is stopped", (*lab.Member).Freeze)
 }
 
 // pauseRepeatedly stops a follower for a time in each interval.
 func pauseRepeatedly(length, interval time.Duration) injection {
 	return onFollower(func(ctx context.Context, s Scene, m *lab.Member) {
 		for end := time.Now().Add(s.hold()); time.Now().Before(end); {
-			fatal.If(m.Stop())
+			fatal.If(m.Freeze())
 			fatal.If(pause.For(ctx, length))
 			fatal.If(m.Continue())
 			fatal.If(pause.For(ctx, interval-length))

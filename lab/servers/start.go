@@ -127,7 +127,7 @@ func (r *Running) Do(ctx context.Context, act site.Act) error {
 	case site.Restart:
 		return m.Restart(ctx)
 	case site.Stop:
-		return m.Stop()
+		return m.Freeze()
 	case site.Continue:
 		return m.Continue()
 	case site.Cut:

@@ -90,7 +90,7 @@ func (r *rig) configs() {
 	}
 	set(1)
 	leader := r.leader()
-	require.NoError(r.t, leader.Stop())
+	require.NoError(r.t, leader.Freeze())
 	set(2)
 	require.NoError(r.t, leader.Continue())
 	set(3)
@@ -158,7 +158,7 @@ func (r *rig) controllers() {
 	eve := start("eve")
 
 	frozen := r.cluster.Members()[(r.leader().Index()+1)%3]
-	require.NoError(r.t, frozen.Stop())
+	require.NoError(r.t, frozen.Freeze())
 	desire("yan")
 	leads, next, name := dan, eve, "eve"
 	if await("yan", "dan made yan", "eve made yan") == "eve made yan" { // a slow machine may lose the lead with the member
@@ -212,7 +212,7 @@ func (r *rig) counter() {
 	frozen.signal(syscall.SIGSTOP)
 	counted(2 * to / 5)
 	leader := r.leader()
-	require.NoError(r.t, leader.Stop())
+	require.NoError(r.t, leader.Freeze())
 	frozen.signal(syscall.SIGCONT)
 	counted(3 * to / 5)
 	require.NoError(r.t, leader.Continue())

@@ -82,7 +82,7 @@ func (r *rig) jobs() {
 	processes[1] = start(0)
 	begun(2 * all / 5)
 	leader := r.leader()
-	require.NoError(r.t, leader.Stop())
+	require.NoError(r.t, leader.Freeze())
 	begun(3 * all / 5)
 	processes[2].kill()
 	processes[2] = start(0)

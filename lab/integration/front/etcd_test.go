@@ -128,7 +128,7 @@ func TestEtcdBehindNginx(t *testing.T) {
 	tr.awaitPuts(t, perConnection)
 	require.NoError(t, killed.Restart(within(t, testTimeout)))
 	require.NoError(t, p.cluster.MoveLeader(within(t, testTimeout), p.cluster.Members()[2])) // see longTTL
-	require.NoError(t, frozen.Stop())
+	require.NoError(t, frozen.Freeze())
 	tr.awaitPuts(t, perConnection)
 	require.NoError(t, frozen.Continue())
 	tr.finish(t)
@@ -203,7 +203,7 @@ func TestAnAddressForEachMember(t *testing.T) {
 		return true
 	}, testTimeout, pollInterval, "each endpoint is its member")
 
-	require.NoError(t, leader.Stop())
+	require.NoError(t, leader.Freeze())
 	tr.awaitPuts(t, 200)
 	// Others may have a leader, and answer, before the silence is long enough for a verdict.
 	require.Eventually(t, func() bool { return w.saw(health.Dead) }, testTimeout, pollInterval, "the endpoint of the leader that hangs")

@@ -163,7 +163,7 @@ const noticed = 90 * time.Second
 // one gets an error that says why it cannot begin.
 func serverStopped(t *testing.T, s *scene) {
 	u := s.use(t)
-	require.NoError(t, s.plane.Server().Stop())
+	require.NoError(t, s.plane.Server().Freeze())
 	began := time.Now()
 	over := time.After(*stopped)
 	if *stopped >= noticed {

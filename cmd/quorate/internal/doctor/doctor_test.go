@@ -142,7 +142,7 @@ func TestFaultsOfMembers(t *testing.T) {
 		cluster.Heal()
 		for _, m := range cluster.Members() {
 			switch {
-			case m.Stopped():
+			case m.Frozen():
 				require.NoError(t, m.Continue())
 			case !m.Alive():
 				require.NoError(t, m.Restart(t.Context()))
@@ -176,7 +176,7 @@ func TestFaultsOfMembers(t *testing.T) {
 	})
 	t.Run("frozen", func(t *testing.T) {
 		m := follower(t)
-		require.NoError(t, m.Stop())
+		require.NoError(t, m.Freeze())
 		defer restore(t)
 		report := examine(t, brief, everything)
 		requireCodes(t, report, "error silent "+m.Name(), "warning redundancy")

@@ -199,7 +199,7 @@ func TestFindingsOfARealCluster(t *testing.T) {
 	})
 	t.Run("the name of a frozen member", func(t *testing.T) {
 		m := cluster.Members()[2]
-		require.NoError(t, m.Stop())
+		require.NoError(t, m.Freeze())
 		defer func() { require.NoError(t, m.Continue()) }()
 		frozen := cfg
 		frozen.Timeout = brief

@@ -56,7 +56,7 @@ func TestMembers(t *testing.T) {
 	for _, m := range cluster.Members() {
 		assert.Positive(t, member(s, m.Endpoint()).LatencyMS)
 	}
-	require.NoError(t, follower.Stop())
+	require.NoError(t, follower.Freeze())
 	s = Members{Client: client, Timeout: time.Second}.Snapshot(t.Context())
 	assert.Equal(t, "no answer", member(s, follower.Endpoint()).State)
 	require.NoError(t, follower.Continue())
