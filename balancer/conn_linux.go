@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/mem"
 )
 
@@ -86,4 +87,22 @@ func (c *readyConn) readNow(fd uintptr) bool {
 // opError returns an error in the form in which net.Conn.Read returns it.
 func (c *readyConn) opError(err error) error {
 	return &net.OpError{Op: "read", Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+}
+
+// backlogOf asks the kernel for the backlog of a connection.
+func backlogOf(conn net.Conn) (b backlog) {
+	s, ok := conn.(syscall.Conn)
+	if !ok {
+		return backlog{}
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return backlog{}
+	}
+	_ = raw.Control(func(fd uintptr) { // it fails if the connection is closed already
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			b = backlog{acked: info.Bytes_acked, unsent: info.Notsent_bytes, repeated: info.Retransmits > 0}
+		}
+	})
+	return b
 }
