@@ -32,7 +32,9 @@ func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 			assert.Len(t, c.server(s.Endpoint()).connections(), 2)
 		}
 		assert.Equal(t, 4, connections(servers), "streams share one connection, apart from those of calls")
-		moved := c.open(balancer.Streams, c.endpoint(at))
+		moved := c.open(balancer.Streams, nil)
+		at = c.server(moved.Endpoint())
+		at.payload.Store(128 << 10)
 		calls, before := at.calls.Load(), moved.heard.Load()
 		c.load(3, 20*time.Millisecond, time.Second, false)
 		time.Sleep(time.Second)
@@ -40,6 +42,40 @@ func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 		assert.Greater(t, moved.heard.Load(), before+33)
 		assert.Greater(t, at.calls.Load(), calls+16)
 		assert.False(t, c.events.ever(health.Suspected, health.Dead))
+	})
+}
+
+// Streams are not cut before they have a connection to go to, and go on over that of calls if it is lost.
+func TestHeavyStreamsGoOnWithoutAConnectionOfTheirOwn(t *testing.T) {
+	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {
+		refuse := func(is bool) { each(servers, func(s *server) { s.hangsUp.Store(is) }) }
+		each(servers, func(s *server) { s.payload.Store(128 << 10); s.every.Store(int64(500 * time.Millisecond)) })
+		refuse(true)
+		streams := []*stream{c.open(balancer.Streams, c.endpoint(servers[0])), c.open(balancer.Streams, c.endpoint(servers[1]))}
+		time.Sleep(30 * time.Second)
+		soon, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		third, err := c.tryOpen(soon, balancer.Streams, nil)
+		require.NoError(t, err)
+		streams = append(streams, third)
+		for _, s := range streams {
+			require.True(t, s.isOpen(), s.cut)
+		}
+		assert.LessOrEqual(t, dials(servers), int64(3+3*8), "attempts to connect have pauses")
+		refuse(false)
+		for _, s := range streams {
+			assert.ErrorContains(t, s.endsWithin(t, 30*time.Second), "apart from that of calls")
+		}
+		moved := c.open(balancer.Streams, nil)
+		refuse(true)
+		conns := c.server(moved.Endpoint()).connections()
+		require.Len(t, conns, 2)
+		require.NoError(t, conns[1].Close())
+		_ = moved.endsWithin(t, time.Second) // it need not be cut
+		again := c.open(balancer.Streams, moved.Endpoint())
+		time.Sleep(30 * time.Second)
+		assert.True(t, again.isOpen(), again.cut)
+		assert.False(t, c.events.ever(health.Dead))
 	})
 }
 

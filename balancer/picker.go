@@ -229,41 +229,39 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	case class == Calls && a.Large:
 		class = Bulk
 	}
-	if class == Calls {
-		var ep *Endpoint
-		if len(k.doubted) > 0 {
-			ep = k.toTest(a)
-		}
-		if ep == nil {
-			ep = k.p.strategy().Pick(*call, fit)
-		}
-		if s := ep.usable[Calls].Load(); s != nil && s.probeSent.Load() == nil {
-			return s.subConn, s.sc, nil // the usual case
-		}
-		if ep.isSilent() {
-			if fit = k.p.heard(fit, a.Write); len(fit) == 0 {
-				return nil, nil, balancer.ErrNoSubConnAvailable
+	if class != Calls {
+		// Prefer an endpoint that already has a connection of the class: fewer connections are needed.
+		var open []*Endpoint
+		for _, ep := range fit {
+			if ep.usable[class].Load() != nil {
+				open = append(open, ep)
 			}
-			ep = k.p.strategy().Pick(*call, fit)
 		}
-		return ep.picked(Calls)
-	}
-	// For classes other than Calls, prefer an endpoint that already has a connection of
-	// the class: fewer connections are needed.
-	var open []*Endpoint
-	for _, ep := range fit {
-		if ep.usable[class].Load() != nil {
-			open = append(open, ep)
+		if len(open) > 0 {
+			return k.p.strategy().Pick(*call, open).picked(class)
 		}
-	}
-	if len(open) == 0 {
-		err := k.p.openClass(*call, class, fit)
-		if call.Conn == Calls { // a large call goes on with the others meanwhile
-			return k.p.strategy().Pick(*call, fit).picked(Calls)
+		if err := k.p.openClass(*call, class, fit); call.Conn == Bulk {
+			return nil, nil, err
 		}
-		return nil, nil, err
+		// A stream, or a large call, goes on over the connection for calls meanwhile.
 	}
-	return k.p.strategy().Pick(*call, open).picked(class)
+	var ep *Endpoint
+	if len(k.doubted) > 0 {
+		ep = k.toTest(a)
+	}
+	if ep == nil {
+		ep = k.p.strategy().Pick(*call, fit)
+	}
+	if s := ep.usable[Calls].Load(); s != nil && s.probeSent.Load() == nil {
+		return s.subConn, s.sc, nil // the usual case
+	}
+	if ep.isSilent() {
+		if fit = k.p.heard(fit, a.Write); len(fit) == 0 {
+			return nil, nil, balancer.ErrNoSubConnAvailable
+		}
+		ep = k.p.strategy().Pick(*call, fit)
+	}
+	return ep.picked(Calls)
 }
 
 // picked returns the connection of the class. gRPC waits for the next picker if it was lost

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -164,16 +165,23 @@ func (e *Endpoint) checkStreamBy(s *stream, now health.Moment) {
 	}
 }
 
-// weigh checks whether the stream is heavy. Streams of class Streams then get a connection of their own,
-// and those on the connection of class Calls move there.
+// weigh checks whether the stream is heavy. Streams of class Streams then get a connection of their own. Those on the
+// connection of class Calls move there once there is one: the next full window finds it.
 func (s *stream) weigh(now time.Time) {
 	total := s.conn.conn.received.Load()
-	if now.Sub(s.window) >= heavyWindow {
+	full, over := total-s.received >= heavyBytes, now.Sub(s.window) >= heavyWindow
+	if full || over {
 		s.window, s.received = now, total
+	}
+	if over || !full {
 		return
 	}
-	if total-s.received < heavyBytes || !s.conn.ep.policy.heavy.CompareAndSwap(false, true) {
+	p := s.conn.ep.policy
+	p.heavy.Store(true)
+	fit := without(p.latest.Load().fit[s.attempt.need()], s.attempt.Avoid)
+	if slices.ContainsFunc(fit, func(ep *Endpoint) bool { return ep.usable[Streams].Load() != nil }) {
+		s.conn.moveStreams(errHeavy)
 		return
 	}
-	s.conn.moveStreams(errHeavy)
+	_ = p.openClass(s.attempt.info(s.method), Streams, fit) // its error is that of a pick that waits
 }
