@@ -21,7 +21,7 @@ const (
 	// endpoints and a witness of each, when none answers service probes.
 	localOverdraft = 4
 	// faultReserve is kept for the next fault, its search for a witness included, by the rounds
-	// of a fault that has lasted.
+	// of a fault that has lasted, and by the checks of streams.
 	faultReserve = probeReserve + 2
 	// outageProbes is how many are left when an outage of all ends. All clients return together, and calls show
 	// which endpoints serve.

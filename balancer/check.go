@@ -14,13 +14,16 @@ type checker struct {
 // checkConn finds out whether a connection is alive. Only bytes on the connection itself show that. If the
 // endpoint works over other connections meanwhile, of this client or of other clients of the process, the
 // silence is a verdict. The endpoint keeps its state.
-func (ck *checker) checkConn(s *subConn) {
+func (ck *checker) checkConn(s *subConn) { ck.checkWithReserve(s, 0) }
+
+// checkWithReserve is checkConn, and leaves a reserve in the budget of probes.
+func (ck *checker) checkWithReserve(s *subConn, reserve float64) {
 	if ck.p.options().DisableSuspicion || !s.checking.CompareAndSwap(false, true) {
 		return
 	}
 	started := ck.p.start(func() {
 		defer s.checking.Store(false)
-		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.sendWithReserve(s, forLiveness, 0, nil) {
+		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.sendWithReserve(s, forLiveness, reserve, nil) {
 			(&connCheck{p: ck.p, s: s}).run()
 		}
 	})

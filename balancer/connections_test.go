@@ -395,6 +395,23 @@ func TestQuietStreamCostsAProbeInTenSeconds(t *testing.T) {
 	})
 }
 
+// Quiet streams on many endpoints are checked as often as the budget allows. It is kept for a fault.
+func TestFrozenEndpointIsFoundBesideManyQuietStreams(t *testing.T) {
+	inBubble(t, 20, func(t *testing.T, servers []*server) {
+		each(servers, func(s *server) { s.quiet.Shut() })
+		c := warm(t, roundRobin, servers)
+		streams := make([]*stream, len(servers))
+		for i, s := range servers {
+			streams[i] = c.open(balancer.Streams, c.endpoint(s))
+		}
+		time.Sleep(5 * time.Minute)
+		servers[0].frozen.Shut()
+		// One check in 4 s is in the budget, and 20 streams are due for one in 10 to 20 s.
+		assert.ErrorContains(t, streams[0].endsWithin(t, time.Hour), "endpoint a is")
+		within(t, time.Second, "dead", func() bool { return c.is(servers[0]) == health.Dead })
+	})
+}
+
 func TestStreamOfASingleEndpointIsNotCut(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
 		c, s := watching(t, servers)

@@ -37,7 +37,7 @@ type policy struct {
 	proof      proof
 
 	opts   atomic.Pointer[Options]
-	chosen atomic.Pointer[chosen] // nil before the first update
+	chosen atomic.Pointer[chosen] // without a strategy before the first update
 	latest atomic.Pointer[picker] // nil before the first
 	// improved is set when an endpoint can serve more than before, and ejected when one no longer
 	// serves calls of every kind, until it is published.
@@ -70,6 +70,7 @@ func newPolicy(cc balancer.ClientConn, b Builder) *policy {
 	p.drains = drains{p: p, timers: make(map[*Endpoint]*time.Timer)}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.opts.Store(Options{}.withDefaults())
+	p.chosen.Store(new(chosen))
 	return p
 }
 
@@ -82,12 +83,7 @@ type chosen struct {
 }
 
 // strategy returns the strategy, nil before the first update: there are no picks before it.
-func (p *policy) strategy() Strategy {
-	if c := p.chosen.Load(); c != nil {
-		return c.Strategy
-	}
-	return nil
-}
+func (p *policy) strategy() Strategy { return p.chosen.Load().Strategy }
 
 // start runs a task in the background. It returns false, and runs nothing, once the policy is closed.
 func (p *policy) start(task func()) bool {

@@ -116,7 +116,8 @@ const quietFor = health.MaxPace * 3 / 4
 
 // checkStream probes the connection of a silent stream: with a service probe if the
 // stream was active, because a member that is partitioned from its peers is alive but
-// sends no events. If the endpoint works over other connections, this one is checked.
+// sends no events. If the endpoint works over other connections, this one is checked. Where other endpoints may be
+// witnesses, what many streams cost leaves faultReserve in the budget: a fault that is found must be confirmed.
 func (pr *prober) checkStream(s *stream, now time.Time) {
 	o, ep, conn, since := pr.p.options(), s.conn.ep, s.conn, now.Add(-s.silence(now))
 	quiet := s.silence(now) >= health.MaxPace
@@ -132,7 +133,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 		pr.p.checks.checkConn(conn)
 		return
 	case quiet && ep.healthEntry().Silence(now) < quietFor, !quiet && ep.healthEntry().CompletedSince(since):
-		pr.p.checks.checkConn(conn)
+		pr.p.checks.checkWithReserve(conn, faultReserve)
 		return
 	}
 	kind := forService
@@ -140,7 +141,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 		kind = forStatus
 	}
 	pr.p.start(func() {
-		if pr.send(conn, kind, nil) {
+		if pr.sendWithReserve(conn, kind, faultReserve, nil) {
 			pr.awaitStream(conn, quiet, time.Now())
 		}
 	})

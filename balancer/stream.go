@@ -26,8 +26,10 @@ var errHeavy = status.Error(codes.Unavailable, "the stream moves to a connection
 // stream is a stream on an endpoint, from its pick to its end. The policy checks it for silence.
 type stream struct {
 	*call
-	pace   health.Pace
-	jitter time.Duration
+	pace health.Pace
+	// jitter delays the next check of a quiet stream. Each check has another one: otherwise a stream may be due
+	// shortly after another one again and again, and find the budget of probes spent.
+	jitter atomic.Int64
 
 	sending atomic.Int64 // the health.Moment since when a message waits to be sent, 0 if none does
 	blocked atomic.Int32 // checks while it waits
@@ -40,7 +42,8 @@ type stream struct {
 
 // addStream records a stream that is opened now.
 func (e *Endpoint) addStream(c *call) {
-	s := &stream{call: c, jitter: rand.N(health.MaxPace)}
+	s := &stream{call: c}
+	s.jitter.Store(rand.Int64N(int64(health.MaxPace)))
 	c.attempt.stream.Store(s)
 	e.inflight.mu.Lock()
 	defer e.inflight.mu.Unlock()
@@ -128,6 +131,7 @@ func (s *stream) silence(now time.Time) time.Duration {
 // checked records a check.
 func (s *stream) checked(now time.Time) {
 	s.pace.Checked(now)
+	s.jitter.Store(rand.Int64N(int64(health.MaxPace)))
 	s.blocked.Add(1)
 }
 
@@ -146,7 +150,7 @@ func (a *Attempt) Quiet() bool {
 func (s *stream) dueAt() health.Moment {
 	due := s.pace.DueAt(s.start.Time())
 	if s.pace.Silence(due) >= health.MaxPace {
-		due = due.Add(s.jitter)
+		due = due.Add(time.Duration(s.jitter.Load()))
 	}
 	at := health.MomentOf(due)
 	if since := s.sending.Load(); since != 0 {
