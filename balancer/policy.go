@@ -333,9 +333,9 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	}
 	if c.Improves() {
 		p.improved.Store(true)
-		if wait := time.Until(ep.Health().WritesFrom); wait > 0 {
-			time.AfterFunc(wait, p.publish)
-		}
+	}
+	if wait := time.Until(ep.Health().WritesFrom); wait > 0 { // also where the endpoint has joined the shared table
+		time.AfterFunc(wait, p.publish)
 	}
 	if c.From.Usable() && !c.To.Usable() {
 		p.ejected.Store(true)

@@ -54,6 +54,29 @@ func TestEndpointFoundDeadByOneClientIsAvoidedByAnother(t *testing.T) {
 	})
 }
 
+func TestClientThatJoinsAfterAVerdictWritesEverywhereAgain(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		share := sharing()
+		busy := warm(t, roundRobin, servers, share)
+		l := busy.load(6, 20*time.Millisecond, time.Hour, false)
+		time.Sleep(time.Second)
+		servers[0].frozen.Shut()
+		within(t, 2*time.Second, "dead", func() bool { return busy.is(servers[0]) == health.Dead })
+		servers[0].frozen.Open()
+		within(t, 11*time.Second, "readmitted", func() bool { return busy.is(servers[0]) == health.Serving })
+		l.end()
+		joining := warm(t, roundRobin, servers, share)
+		require.NoError(t, joining.write().err)
+		time.Sleep(10 * time.Second)
+		calls := received(servers, func() {
+			for range 30 {
+				require.NoError(t, joining.write().err)
+			}
+		})
+		assert.EqualValues(t, 10, calls[0])
+	})
+}
+
 // The calls that a client ends as it closes are no evidence for others.
 func TestClosedClientSuspectsNoEndpoint(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
