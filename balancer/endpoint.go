@@ -138,8 +138,8 @@ func (e *Endpoint) Ready() bool { return e.policy == nil || e.conn(Calls).ready.
 // Unreachable reports whether the last attempt to connect failed.
 func (e *Endpoint) Unreachable() bool { return e.policy != nil && e.conn(Calls).failing.Load() }
 
-// Siblings returns all endpoints of the ClientConn, including this one, or none after the
-// ClientConn was closed. The caller must not modify the slice.
+// Siblings returns all endpoints of the ClientConn, including this one, or none after the ClientConn was closed. For an
+// [Attacher] they are those of the list before. The caller must not modify the slice.
 func (e *Endpoint) Siblings() []*Endpoint {
 	if e.policy == nil {
 		return []*Endpoint{e}

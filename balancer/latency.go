@@ -164,7 +164,7 @@ func (e *Endpoint) Weighted() bool {
 // order of eps.
 func (p *policy) weighLocked(eps []resolver.Endpoint) {
 	weighted := false
-	for i, ep := range p.endpoints {
+	for i, ep := range p.all() {
 		weight := WeightOf(eps[i])
 		ep.weight.Store(weight)
 		ep.priority.Store(PriorityOf(eps[i]))

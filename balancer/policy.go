@@ -36,9 +36,11 @@ type policy struct {
 	reconnects reconnector
 	proof      proof
 
-	opts   atomic.Pointer[Options]
-	chosen atomic.Pointer[chosen] // without a strategy before the first update
-	latest atomic.Pointer[picker] // nil before the first
+	opts atomic.Pointer[Options]
+	// endpoints are replaced, with the lock, and never changed.
+	endpoints atomic.Pointer[[]*Endpoint]
+	chosen    atomic.Pointer[chosen] // without a strategy before the first update
+	latest    atomic.Pointer[picker] // nil before the first
 	// improved is set when an endpoint can serve more than before, and ejected when one no longer
 	// serves calls of every kind, until it is published.
 	improved, ejected atomic.Bool
@@ -49,11 +51,10 @@ type policy struct {
 
 	mu          sync.Mutex
 	config      config
-	given       *Options    // from the resolver, without the probe of a service config; nil before the first update
-	endpoints   []*Endpoint // replaced, never changed
-	resolving   error       // the resolver's error, while there are no endpoints
-	nextPublish time.Time   // when the pause after the latest picker ends
-	publishing  bool        // a picker follows at the end of the pause
+	given       *Options  // from the resolver, without the probe of a service config; nil before the first update
+	resolving   error     // the resolver's error, while there are no endpoints
+	nextPublish time.Time // when the pause after the latest picker ends
+	publishing  bool      // a picker follows at the end of the pause
 	closed      bool
 	drains      drains
 	tasks       sync.WaitGroup // goroutines that run in the background
@@ -71,6 +72,7 @@ func newPolicy(cc balancer.ClientConn, b Builder) *policy {
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.opts.Store(Options{}.withDefaults())
 	p.chosen.Store(new(chosen))
+	p.endpoints.Store(new([]*Endpoint))
 	return p
 }
 
@@ -104,7 +106,7 @@ func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	changes := p.replaceLocked(s.ResolverState.Endpoints)
 	p.resolving = nil
 	var err error
-	if len(p.endpoints) == 0 {
+	if len(p.all()) == 0 {
 		p.resolving = errors.New("the resolver found no endpoints")
 		err = balancer.ErrBadResolverState
 	}
@@ -148,12 +150,9 @@ func (p *policy) configure(s balancer.ClientConnState) {
 	}
 }
 
-// all returns the endpoints. The caller must not modify the slice.
-func (p *policy) all() []*Endpoint {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.endpoints
-}
+// all returns the endpoints, none after Close. The caller must not modify the slice. It takes no lock: strategies call it
+// under that of the policy.
+func (p *policy) all() []*Endpoint { return *p.endpoints.Load() }
 
 // same reports whether two endpoints are the same one: they have the same addresses, server
 // names and attributes, which hold the security of an address. The order of the addresses does not matter.
@@ -195,9 +194,9 @@ type listing struct {
 // replaceLocked sets the endpoints. It ignores duplicates and endpoints without an address, keeps
 // known and draining endpoints, and drains the removed ones.
 func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
-	known := make(map[string][]*Endpoint, len(p.endpoints)) // by addresses and server names
-	taken := make(map[string]bool, len(p.endpoints))        // first addresses
-	for _, ep := range slices.AppendSeq(slices.Clone(p.endpoints), maps.Keys(p.drains.timers)) {
+	known := make(map[string][]*Endpoint, len(p.all())) // by addresses and server names
+	taken := make(map[string]bool, len(p.all()))        // first addresses
+	for _, ep := range slices.AppendSeq(slices.Clone(p.all()), maps.Keys(p.drains.timers)) {
 		key := keyOf(ep.addresses)
 		known[key], taken[ep.address] = append(known[key], ep), true
 	}
@@ -219,7 +218,7 @@ func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
 			listed[ep], now, kept = true, append(now, ep), append(kept, r)
 		}
 	}
-	for _, ep := range p.endpoints {
+	for _, ep := range p.all() {
 		if !listed[ep] {
 			changes = append(changes, p.drains.beginLocked(ep))
 		}
@@ -229,7 +228,7 @@ func (p *policy) replaceLocked(eps []resolver.Endpoint) (changes []listing) {
 			changes = append(changes, p.drains.reviveLocked(ep))
 		}
 	}
-	p.endpoints = now
+	p.endpoints.Store(&now)
 	p.options().Monitor.SetEndpoints(now)
 	p.weighLocked(kept)
 	return changes
@@ -258,7 +257,7 @@ func (p *policy) newEndpoint(r resolver.Endpoint, taken bool) *Endpoint {
 // ResolverError records the error that calls get while there are no endpoints.
 func (p *policy) ResolverError(err error) {
 	p.mu.Lock()
-	if len(p.endpoints) == 0 {
+	if len(p.all()) == 0 {
 		p.resolving = errors.New(err.Error()) // without a gRPC status, as that of a connection
 	}
 	p.mu.Unlock()
@@ -278,8 +277,9 @@ func (p *policy) ExitIdle() {
 // Close stops the policy. gRPC closes the connections.
 func (p *policy) Close() {
 	p.mu.Lock()
-	endpoints := slices.Concat(p.endpoints, p.drains.stopLocked())
-	p.endpoints, p.closed = nil, true
+	endpoints := slices.Concat(p.all(), p.drains.stopLocked())
+	p.endpoints.Store(new([]*Endpoint))
+	p.closed = true
 	p.options().Monitor.forget(p)
 	p.stop()
 	for _, ep := range endpoints {

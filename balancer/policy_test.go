@@ -102,13 +102,13 @@ func TestEndpointsAreUnique(t *testing.T) {
 	defer p.Close()
 	assert.Empty(t, p.replaceLocked([]resolver.Endpoint{endpoint(a), endpoint(), endpoint(b), endpoint(a), endpoint(tls), endpoint(a, b), endpoint(b)}))
 	var kept [][]resolver.Address
-	for _, ep := range p.endpoints {
+	for _, ep := range p.all() {
 		kept = append(kept, ep.addresses)
 	}
 	assert.Equal(t, [][]resolver.Address{{a}, {b}, {tls}, {a, b}}, kept)
 	assert.Len(t, p.options().Table.All(), len(kept), "each has its own health")
 	assert.Len(t, p.replaceLocked(nil), len(kept))
-	assert.Empty(t, p.endpoints)
+	assert.Empty(t, p.all())
 }
 
 // gRPC's warnings print the attributes of an address.

@@ -33,13 +33,13 @@ func (p *policy) publish() {
 		})
 		return
 	}
-	p.nextPublish = now.Add(time.Duration(len(p.endpoints)/100) * publishPause)
+	p.nextPublish = now.Add(time.Duration(len(p.all())/100) * publishPause)
 	improved, ejected := p.improved.Swap(false), p.ejected.Swap(false) // before the states are read
 	p.reconnects.connectWantedLocked()
 	state, err := p.connectivityLocked()
-	k := &picker{p: p, err: err, connected: make([]*Endpoint, 0, len(p.endpoints))}
+	k := &picker{p: p, err: err, connected: make([]*Endpoint, 0, len(p.all()))}
 	p.reconnects.noteOutageLocked()
-	for _, ep := range p.endpoints {
+	for _, ep := range p.all() {
 		if ep.conn(Calls).takesCalls() {
 			ep.place.Store(int64(len(k.connected)))
 			k.connected = append(k.connected, ep)
@@ -60,7 +60,7 @@ func (p *policy) publish() {
 	}
 	if improved {
 		p.options().Monitor.NotifyImproved()
-		for _, ep := range p.endpoints {
+		for _, ep := range p.all() {
 			ep.signal()
 		}
 	}
@@ -80,12 +80,12 @@ func (rc *reconnector) connectWantedLocked() {
 	wanted := make(map[*Endpoint]bool)
 	selective, isSelective := rc.p.strategy().(Selective)
 	if isSelective {
-		for _, ep := range selective.Wanted(rc.p.endpoints) {
+		for _, ep := range selective.Wanted(rc.p.all()) {
 			wanted[ep] = true
 		}
 	}
 	var missing []*subConn
-	for _, ep := range rc.p.endpoints {
+	for _, ep := range rc.p.all() {
 		if !isSelective || wanted[ep] {
 			ep.unwanted.Store(false)
 			if s := ep.conn(Calls); s.sc == nil {
@@ -110,7 +110,7 @@ func (rc *reconnector) connectWantedLocked() {
 // anyReturnsLocked reports whether a connection that was lost, or that its server closes, is being made again, and
 // has not failed, taken long, or often been lost.
 func (rc *reconnector) anyReturnsLocked() bool {
-	return slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool {
+	return slices.ContainsFunc(rc.p.all(), func(ep *Endpoint) bool {
 		s := ep.conn(Calls)
 		returns := s.sc != nil && s.made.Load() > 0 && !s.ready.Load() && s.failures == 0 && s.brief <= maxBrief
 		return returns && rankedFirst(ep) && time.Since(s.attempted) < fallbackDelay
@@ -121,12 +121,12 @@ func (rc *reconnector) anyReturnsLocked() bool {
 // failed connection counts as failing until it is established. The error has no gRPC status, which would fail calls
 // that wait for a connection.
 func (p *policy) connectivityLocked() (connectivity.State, error) {
-	if len(p.endpoints) == 0 {
+	if len(p.all()) == 0 {
 		return connectivity.TransientFailure, p.resolving
 	}
 	var err error
 	now, connecting := time.Now(), false
-	for _, ep := range p.endpoints {
+	for _, ep := range p.all() {
 		s := ep.conn(Calls)
 		switch {
 		case s.takesCalls():

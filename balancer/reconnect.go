@@ -115,7 +115,7 @@ func pauseAfter(earlier, n int, limit time.Duration) time.Duration {
 // all take their turns.
 func (rc *reconnector) noteOutageLocked() {
 	now, t := time.Now(), &rc.turns
-	if rc.anyReadyLocked() || len(rc.p.endpoints) == 0 {
+	if rc.anyReadyLocked() || len(rc.p.all()) == 0 {
 		if t.outage {
 			rc.endOutageLocked(now.Sub(t.since), now)
 			t.outage, t.ended = false, now
@@ -126,13 +126,13 @@ func (rc *reconnector) noteOutageLocked() {
 		return
 	}
 	n := rc.triedLocked()
-	if now.Sub(t.ended) >= silentSoon || !slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool { return ep.conn(Calls).brief > maxBrief }) {
+	if now.Sub(t.ended) >= silentSoon || !slices.ContainsFunc(rc.p.all(), func(ep *Endpoint) bool { return ep.conn(Calls).brief > maxBrief }) {
 		t.taken = 0
 	}
 	t.outage, t.since, t.next = true, now, now
 	t.take(n, now)
-	for _, i := range rand.Perm(len(rc.p.endpoints)) {
-		if s := rc.p.endpoints[i].conn(Calls); s.waitsLocked(now) {
+	for _, i := range rand.Perm(len(rc.p.all())) {
+		if s := rc.p.all()[i].conn(Calls); s.waitsLocked(now) {
 			rc.tryAtLocked(s, t.take(n, now))
 		}
 	}
@@ -200,7 +200,7 @@ func (rc *reconnector) probesFrom() time.Time {
 
 // triedLocked returns the number of endpoints that are connected or tried, at least 1.
 func (rc *reconnector) triedLocked() (n int) {
-	for _, ep := range rc.p.endpoints {
+	for _, ep := range rc.p.all() {
 		if ep.conn(Calls).sc != nil {
 			n++
 		}
@@ -210,12 +210,12 @@ func (rc *reconnector) triedLocked() (n int) {
 
 // anyReadyLocked reports whether there is a connection for calls.
 func (rc *reconnector) anyReadyLocked() bool {
-	return slices.ContainsFunc(rc.p.endpoints, (*Endpoint).Ready)
+	return slices.ContainsFunc(rc.p.all(), (*Endpoint).Ready)
 }
 
 // anyUsableLocked reports whether an endpoint that is connected serves calls of every kind.
 func (rc *reconnector) anyUsableLocked() bool {
-	return slices.ContainsFunc(rc.p.endpoints, func(ep *Endpoint) bool { return ep.Ready() && ep.State().Usable() })
+	return slices.ContainsFunc(rc.p.all(), func(ep *Endpoint) bool { return ep.Ready() && ep.State().Usable() })
 }
 
 // waitsLocked reports whether the next attempt to connect is in the future.
@@ -319,7 +319,7 @@ func (rc *reconnector) endPausesLocked(s *subConn) {
 // the given one, firstPause after the attempt before at the earliest.
 func (rc *reconnector) reconnectSoonLocked(within time.Duration) {
 	now := time.Now()
-	for _, ep := range rc.p.endpoints {
+	for _, ep := range rc.p.all() {
 		for _, s := range ep.connections() {
 			due := now.Add(rand.N(within))
 			if earliest := s.attempted.Add(firstPause); earliest.After(due) {

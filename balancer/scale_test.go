@@ -184,7 +184,7 @@ func BenchmarkPick(b *testing.B) {
 	defer p.stop()
 	k := p.withOne(in("a", health.Served))
 	p.latest.Store(k)
-	p.endpoints = k.connected
+	p.endpoints.Store(&k.connected)
 	p.proof.proven = true
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -198,7 +198,7 @@ func BenchmarkPick(b *testing.B) {
 			r.Done(balancer.DoneInfo{BytesSent: true, BytesReceived: true})
 		}
 	})
-	p.endpoints[0].inflight.stop()
+	p.all()[0].inflight.stop()
 }
 
 // withOne returns a picker of the policy with one endpoint, which is connected and fit.

@@ -68,7 +68,7 @@ func (t *trial) begin(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	due := p.checks.seconds.due
-	if p.checks.seconds.latest == t.old.ep && len(p.endpoints) > 1 {
+	if p.checks.seconds.latest == t.old.ep && len(p.all()) > 1 {
 		due = due.Add(2 * probeRound) // the turn of another one
 	}
 	if p.closed || p.checks.seconds.running || now.Before(due) || t.old.ep.conn(t.old.class) != t.old {

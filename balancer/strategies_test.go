@@ -144,6 +144,10 @@ func init() {
 		Name:  "role_aware",
 		Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return roleAware{} },
 	})
+	balancer.Register(balancer.Builder{
+		Name:  "counts",
+		Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return counts{} },
+	})
 }
 
 func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
@@ -166,6 +170,33 @@ func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 		assert.LessOrEqual(t, asked.Load(), before+10, "the budget")
 		var none *balancer.Endpoint
 		none.RolesChanged()
+	})
+}
+
+// counts is a strategy that looks at all endpoints wherever the policy calls it.
+type counts struct{ roleAware }
+
+func (counts) Attach(ep *balancer.Endpoint) any { return len(ep.Siblings()) }
+
+func (counts) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0].Siblings()
+}
+
+func (counts) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
+	siblings := fit[0].Siblings()
+	return siblings[slices.Index(siblings, fit[0])]
+}
+
+func TestStrategiesMayLookAtAllEndpoints(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := connect(t, `{"quorate_counts":{}}`, servers)
+		ep := c.open(balancer.Bulk, nil).Endpoint()
+		assert.Equal(t, c.monitor.Endpoints(), ep.Siblings())
+		require.NoError(t, c.Close())
+		assert.Empty(t, ep.Siblings())
 	})
 }
 
