@@ -458,9 +458,6 @@ func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
 	if auth := confSpec.Auth; auth != nil {
 		cfg.Username, cfg.Password, cfg.Token = auth.Username, auth.Password, auth.Token
 	}
-	if confSpec.Secure == nil {
-		return cfg, nil
-	}
 	if err := cfg.SetSecure(confSpec.Secure, lg); err != nil {
 		return nil, err
 	}
@@ -468,22 +465,23 @@ func NewClientConfig(confSpec *ConfigSpec, lg *zap.Logger) (*Config, error) {
 }
 
 // SetSecure sets TLS, to nil for plaintext, as [NewClientConfig] does: by the files of secure, which are read again when they
-// change. It fails if a file cannot be read, or the CA file holds no certificate. lg, which may be nil, logs certificate
-// reloads.
-func (cfg *Config) SetSecure(secure *SecureConfig, lg *zap.Logger) (err error) {
-	cfg.ca = nil
-	if secure.Cacert != "" {
-		cfg.ca = newCAFile(secure.Cacert)
-	}
-	if cfg.TLS, err = secure.tlsConfig(lg); err != nil {
+// change. A nil secure is plaintext. It fails if a file cannot be read, or the CA file holds no certificate; then TLS stays as it
+// was. lg, which may be nil, logs certificate reloads.
+func (cfg *Config) SetSecure(secure *SecureConfig, lg *zap.Logger) error {
+	secure = cmp.Or(secure, &SecureConfig{InsecureTransport: true})
+	ca := newCAFile(secure.Cacert)
+	config, err := secure.tlsConfig(lg)
+	if err != nil {
 		return err
 	}
-	if cfg.ca != nil {
-		if cfg.TLS.RootCAs.Equal(x509.NewCertPool()) {
-			return fmt.Errorf("%s holds no certificate in PEM", cfg.ca.path)
-		}
-		cfg.ca.loaded(cfg.TLS.RootCAs)
+	if secure.Cacert == "" {
+		ca = nil
+	} else if config.RootCAs.Equal(x509.NewCertPool()) {
+		return fmt.Errorf("%s holds no certificate in PEM", ca.path)
+	} else {
+		ca.loaded(config.RootCAs)
 	}
+	cfg.TLS, cfg.ca = config, ca
 	return nil
 }
 

@@ -146,6 +146,16 @@ func TestRootsFollowTheFile(t *testing.T) {
 	assert.Nil(t, (&Config{TLS: &tls.Config{}}).roots(logger))
 }
 
+// SetSecure that fails leaves TLS as it was.
+func TestSetSecureFails(t *testing.T) {
+	cfg := Config{TLS: new(tls.Config)}
+	before := cfg.TLS
+	require.Error(t, cfg.SetSecure(&SecureConfig{Cacert: filepath.Join(t.TempDir(), "missing.pem")}, nil))
+	require.Same(t, before, cfg.TLS)
+	require.NoError(t, cfg.SetSecure(nil, nil))
+	require.Nil(t, cfg.TLS)
+}
+
 func TestFileWithoutAuthorities(t *testing.T) {
 	for _, content := range []string{"", "# certificates", "-----BEGIN CERTIFICATE-----"} {
 		path := filepath.Join(t.TempDir(), "ca.pem")

@@ -287,8 +287,8 @@ func parseURL(raw string) (map[string]string, error) {
 	if strings.ContainsAny(rest, "/#") || strings.Contains(query, "#") {
 		return nil, errors.New("it can have neither a path nor a fragment; write %2F and %23 in a password")
 	}
-	if strings.Contains(query, "@") && !strings.Contains(rest, "@") {
-		return nil, errors.New("it has an @ after the question mark only; write %3F in a password, and %40 in a parameter")
+	if strings.Contains(query, "@") {
+		return nil, errors.New("it has an @ after the question mark; write %3F in a password, and %40 in a parameter")
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		if err := parseLogin(values, rest[:at]); err != nil {

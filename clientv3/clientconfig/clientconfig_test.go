@@ -197,6 +197,7 @@ func TestErrors(t *testing.T) {
 		{nil, nil, "etcd://root:secret@[::1", "neither HOST, HOST:PORT nor [IPv6]:PORT"},
 		{nil, nil, "etcd://root:secret@h:x:y", "neither HOST"},
 		{nil, nil, "etcd://root:secret@h?dialtimeout=1s", `there is no parameter "dialtimeout"`},
+		{nil, nil, "etcd://root:pa@ss?secret@h", "it has an @ after the question mark"},
 		{nil, nil, "etcd://root:secret@h?password=secret", "password is no parameter"},
 		{nil, nil, "etcd://root:secret@h?dial-timeout=1", "parameter dial-timeout of the URL: "},
 		{nil, nil, "etcd://root:secret@h?cert=a&cert=b", "parameter cert is given 2 times"},

@@ -127,6 +127,9 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 		}
 		select {
 		case <-time.After(f.watch):
+			if now, _, err := settings(&f.client, &f.timeout); err == nil { // the CA file may have changed
+				config.Client.TLS = now.TLS
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -70,7 +70,7 @@ func (d *diagnosis) advertised(urls []advertisedURL) {
 			}
 		case d.reached(a.member.ID) || isLocal(a.url) && !d.allLocal():
 			d.memberFinding(a.member, Warning, "advertised-unreachable", setAdvertised,
-				"it advertises "+a.url+", and cannot be reached there from here: "+message(a.visit.err)+hint(a.url))
+				"it advertises "+a.url+", and cannot be reached there from here: "+message(a.visit.err)+map[bool]string{true: "; that address is this machine"}[isLocal(a.url)])
 		default:
 			d.failure(a.visit)
 		}
@@ -119,13 +119,6 @@ func (d *diagnosis) allLocal() bool {
 	return !slices.ContainsFunc(d.visits, func(v *visit) bool { return v.member == nil && !isLocal("//"+v.endpoint.Address) })
 }
 
-func hint(url string) string {
-	if isLocal(url) {
-		return "; that address is this machine"
-	}
-	return ""
-}
-
 // missing notes voting members that answer and that no endpoint names.
 func (d *diagnosis) missing(urls []advertisedURL) {
 	if d.cfg.Cluster || slices.ContainsFunc(d.visits, func(v *visit) bool { return v.member == nil && (v.failed != stepNone || v.web.proxy) }) {
@@ -143,33 +136,34 @@ func (d *diagnosis) missing(urls []advertisedURL) {
 
 // lossesLeft counts the members that serve, and warns if the loss of one more stops writes.
 func (d *diagnosis) lossesLeft() {
-	voters, serving := 0, 0
+	voters, serving, known := 0, 0, true
 	for _, m := range d.list() {
 		if !m.IsLearner {
 			voters++
-			if !d.isLost(m) {
+			lost, asked := d.isLost(m)
+			if !lost {
 				serving++
 			}
+			known = known && asked
 		}
 	}
-	quorum := voters/2 + 1
-	switch left := serving - quorum; {
+	switch left := serving - (voters/2 + 1); {
 	case voters == 0 || left < 0:
 	case left == 0 && serving < voters:
 		d.clusterFinding(Warning, "redundancy", "repair what the other findings name", "%d of %d voting members serve: one more loss stops all writes", serving, voters)
-	default:
+	case known:
 		d.redundancy = fmt.Sprintf("%d of %d voting members serve; %d more can be lost", serving, voters, left)
 	}
 }
 
-// isLost reports whether a member was asked, and does not serve.
-func (d *diagnosis) isLost(m *pb.Member) bool {
-	asked := m.Name == ""
+// isLost reports whether a member was asked and does not serve, and whether it was asked: another one may answer at its URLs.
+func (d *diagnosis) isLost(m *pb.Member) (lost, asked bool) {
+	asked = m.Name == ""
 	for _, v := range d.visits {
 		switch {
 		case v.status != nil && v.failed == stepNone:
 			if v.status.Header.GetMemberId() == m.ID {
-				return v.status.Leader == 0
+				return v.status.Leader == 0, true
 			}
 		case v.member != nil:
 			asked = asked || v.member.ID == m.ID
@@ -177,7 +171,7 @@ func (d *diagnosis) isLost(m *pb.Member) bool {
 			asked = asked || v.isAdvertisedBy(m)
 		}
 	}
-	return asked
+	return asked, asked
 }
 
 // memberFinding adds a finding about a member.

@@ -158,7 +158,7 @@ func (d *diagnosis) leader() {
 		case v.status.Leader == 0:
 			d.finding(v, Error, "cut-off", "on the member: journalctl -u etcd | grep -e peer -e rafthttp",
 				"the member knows of no leader, which others have: it is cut off from its peers")
-		case v.status.RaftTerm < term:
+		case v.status.RaftTerm < term && len(d.clusters()) < 2:
 			d.finding(v, Warning, "old-term", "on the member: journalctl -u etcd | grep -e peer -e rafthttp",
 				"the member is in term %d, others are in term %d: it does not hear from the leader", v.status.RaftTerm, term)
 		}

@@ -170,6 +170,14 @@ func TestFindingsNameTheProblem(t *testing.T) {
 			nil,
 		},
 		{
+			"members that another one answers for", at(member(1, func(s *scripted) {
+				other := "http://" + member(3, same).start(t)
+				s.members = []*pb.Member{{ID: 1, Name: "one"}, {ID: 2, Name: "two", ClientURLs: []string{other}}, {ID: 3, Name: "three", ClientURLs: []string{other}}}
+			}).start(t)),
+			[]string{"note     two: it advertises"},
+			[]string{"can be lost"},
+		},
+		{
 			"one more loss stops writes", at(member(1, members("", dead.Address(), member(3, same).start(t))).start(t)),
 			[]string{"warning  cluster: 2 of 3 voting members serve: one more loss stops all writes"},
 			nil,

@@ -103,7 +103,7 @@ func TestWhatServersSay(t *testing.T) {
 		{"data that is not compared", []*scripted{member(1, same), member(2, func(s *scripted) { s.hashErr = rpctypes.ErrGRPCPermissionDenied })}, []string{"warning hash-unknown"}},
 		{
 			"two clusters of different versions",
-			[]*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version = 8, "3.5.30" })},
+			[]*scripted{member(1, same), member(2, func(s *scripted) { s.status.Header.ClusterId, s.status.Version, s.status.RaftTerm = 8, "3.5.30", 4 })},
 			[]string{"error other-cluster"},
 		},
 		{"kine", []*scripted{member(0, func(s *scripted) { s.status.Leader = 0 })}, []string{"note not-etcd"}},

@@ -46,7 +46,7 @@ func Explain(text string) (e Explanation, ok bool) {
 	if !ok {
 		return Explanation{}, false
 	}
-	evidence := retry.Evidence{Sent: !neverSent(text), ContextErr: found.ended}
+	evidence := retry.Evidence{Sent: found.by == "etcd" || !neverSent(plain(text)), ContextErr: found.ended}
 	class := retry.Classify(found.err, evidence)
 	decision := decisionFor(class)
 	if class == retry.NotSent {

@@ -33,6 +33,7 @@ func TestExplain(t *testing.T) {
 		},
 		{"rpc error: code = Unavailable desc = no children to pick from", "NotSent", "not executed", "quorate resolve"},
 		{"rpc error: code = Unavailable desc = last resolver error: produced zero addresses", "NotSent", "not executed", "Repeat it"},
+		{"put: m1: etcdserver: request timed out; m2: dial tcp 10.0.0.2:2379: connect: connection refused", "Ambiguous", "unknown", "did not commit in time"},
 		{"remote error: tls: expired certificate", "NotSent", "not executed", "renew the file of --cert"},
 		{
 			(&retry.UnknownOutcomeError{Method: "/etcdserverpb.KV/Put", Err: status.Error(codes.Unavailable, "dial tcp 127.0.0.1:1: connect: connection refused")}).Error(),

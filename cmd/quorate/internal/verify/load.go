@@ -135,8 +135,8 @@ func (r *run) settle(ctx context.Context) (int64, error) {
 		for reached, open := int64(0), true; open && reached < last.Header.Revision; {
 			select {
 			case reached, open = <-w.reached:
-			case <-ctx.Done(): // the check finds what is missing
-				open = false
+			case <-ctx.Done():
+				return 0, fmt.Errorf("wait for the watches: %w", ctx.Err())
 			}
 		}
 	}

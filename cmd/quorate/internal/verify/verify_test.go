@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,4 +107,30 @@ func TestWrongAnswersAreFound(t *testing.T) {
 	var page bytes.Buffer
 	require.NoError(t, result.Page(&page))
 	requireNothingLeft(t, client)
+}
+
+// late is a Watcher whose first watches deliver nothing.
+type late struct {
+	clientv3.Watcher
+	watches atomic.Int32
+}
+
+func (l *late) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	if l.watches.Add(-1) < 0 {
+		return l.Watcher.Watch(ctx, key, opts...)
+	}
+	watch := make(chan clientv3.WatchResponse)
+	context.AfterFunc(ctx, func() { close(watch) })
+	return watch
+}
+
+// A watch that is late has lost nothing yet: that cannot be found out.
+func TestALateWatchIsNoViolation(t *testing.T) {
+	client := etcdtest.Start(t, etcdtest.Config{Members: 1}).Client
+	watcher := &late{Watcher: client.Watcher}
+	watcher.watches.Store(2)
+	client.Watcher = watcher
+	result, err := Run(t.Context(), Config{Client: client, Prefix: DefaultPrefix, Duration: time.Second, Rate: 20, Timeout: 5 * time.Second})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Empty(t, result.Violations)
 }
