@@ -60,7 +60,8 @@ func fromKey() []byte { return []byte{0} }
 
 func (g *generator) value() []byte { return g.letter('p', numValues) }
 
-func (g *generator) leaseID() int64 { return 1 + g.Int64N(numLeases) }
+// leaseID returns a negative id: transcripts show those in full.
+func (g *generator) leaseID() int64 { return -1 - g.Int64N(numLeases) }
 
 // near is a revision that may be present, compacted or in the future, and rarely negative.
 func (g *generator) near() int64 {
@@ -211,7 +212,7 @@ func (g *generator) compare() *pb.Compare {
 	case pb.Compare_VALUE:
 		c.TargetUnion = &pb.Compare_Value{Value: g.value()}
 	case pb.Compare_LEASE:
-		c.TargetUnion = &pb.Compare_Lease{Lease: g.Int64N(numLeases + 1)}
+		c.TargetUnion = &pb.Compare_Lease{Lease: -g.Int64N(numLeases + 1)}
 	}
 	return c
 }

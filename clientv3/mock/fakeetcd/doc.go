@@ -59,8 +59,8 @@
 // # Where it differs from etcd
 //
 // The members share one store, so all are always up to date. There is no time unless the test
-// starts it: leases live until ExpireLease ends them, or expire by time after EnableLeaseExpiry;
-// tokens live until InvalidateTokens; progress is sent only on request, unless WatchOptions say
+// starts it: leases live until ExpireLease ends them, or expire by time after EnableLeaseExpiry, at
+// their TTL and not up to a second later; leases and their keys are listed in order; tokens live until InvalidateTokens; progress is sent only on request, unless WatchOptions say
 // otherwise. Of what operators do it has Status, Defragment and Snapshot, and users, roles and
 // permissions that are added: other methods of the services Cluster, Maintenance and Auth are unimplemented
 // unless a hook answers them, and so are all of Health but Check. The leader changes only by

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/quorate/quorate/lab/internal/tally"
@@ -100,15 +99,12 @@ func (c *checker) checkLeases(leases []*lease) {
 			continue
 		}
 		gone := c.at(e.ModRevision)
-		for _, claimed := range slices.Backward(l.claims) {
-			if claimed.at > gone {
-				continue
-			}
+		for _, claimed := range l.claims {
 			if gone < claimed.until {
 				c.verdict.Add(LeaseEndedEarly, "%s of lease %x was gone at %s, and the client claimed at %s that the lease lives until %s",
 					l.key, l.id, seconds(gone), seconds(claimed.at), seconds(claimed.until))
+				break
 			}
-			break
 		}
 	}
 }

@@ -189,7 +189,7 @@ func TestLeasesThatEndEarly(t *testing.T) {
 		"under the grant":   {2 * time.Second, "/leases/1 of lease a1 was gone at 2.000000s, and the client claimed at 1.000000s that the lease lives until 4.000000s"},
 		"under a renewal":   {5 * time.Second, "/leases/1 of lease a1 was gone at 5.000000s, and the client claimed at 3.000000s that the lease lives until 6.000000s"},
 		"when all was over": {6 * time.Second, ""},
-		"a claim after it":  {0, ""},
+		"a claim after it":  {0, "/leases/1 of lease a1 was gone at 0.000000s, and the client claimed at 1.000000s that the lease lives until 4.000000s"},
 		"the key is there":  {-1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -225,8 +225,8 @@ func (s *Store) RoleAdd(r *pb.AuthRoleAddRequest) (*pb.AuthRoleAddResponse, erro
 	return &pb.AuthRoleAddResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
-// RoleGrantPermission answers an AuthRoleGrantPermissionRequest. A range that
-// the role has already gets the new type.
+// RoleGrantPermission answers an AuthRoleGrantPermissionRequest. The first range
+// of the role that begins with the key gets the new type, if it is the same one.
 func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.AuthRoleGrantPermissionResponse, error) {
 	if r.Perm == nil {
 		return nil, rpctypes.ErrGRPCPermissionNotGiven
@@ -238,10 +238,11 @@ func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.A
 	if !ok {
 		return nil, rpctypes.ErrGRPCRoleNotFound
 	}
-	perms = slices.DeleteFunc(perms, func(p *authpb.Permission) bool {
-		return bytes.Equal(p.Key, r.Perm.Key) && bytes.Equal(p.RangeEnd, r.Perm.RangeEnd)
-	})
-	s.roles[r.Name] = append(perms, proto.CloneOf(r.Perm))
+	i := slices.IndexFunc(perms, func(p *authpb.Permission) bool { return bytes.Equal(p.Key, r.Perm.Key) })
+	if i < 0 || !bytes.Equal(perms[i].RangeEnd, r.Perm.RangeEnd) { // etcd looks at the first range of the key only
+		i, perms = len(perms), append(perms, nil)
+	}
+	perms[i], s.roles[r.Name] = proto.CloneOf(r.Perm), perms
 	s.changed()
 	return &pb.AuthRoleGrantPermissionResponse{Header: &pb.ResponseHeader{}}, nil
 }
