@@ -3,12 +3,13 @@ package quorate
 import (
 	"cmp"
 	"context"
-	"slices"
+	"io"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
@@ -47,11 +48,10 @@ func (a *attempt) Cut(reason error) { a.cancel(reason) }
 // as if the caller had canceled it. It is nil for an attempt that was not cut, or that ended before. The reasons
 // of the policy have a status; those of package hedge have none.
 func (a *attempt) cutReason(err error) error {
-	reason := context.Cause(a.ctx)
-	if retry.CodeOf(err) == codes.Canceled && a.caller.Err() == nil && status.Code(reason) != codes.Unknown {
-		return reason
+	if retry.CodeOf(err) != codes.Canceled || a.caller.Err() != nil || status.Code(context.Cause(a.ctx)) == codes.Unknown {
+		return nil
 	}
-	return nil
+	return context.Cause(a.ctx)
 }
 
 // isLost reports whether another endpoint may answer what this one did not.
@@ -63,22 +63,35 @@ func (a *attempt) isLost(err error) bool {
 type stream struct {
 	grpc.ClientStream
 	attempt
+	desc  *grpc.StreamDesc
 	heard atomic.Bool
 }
 
 // openStream opens a stream that ends with codes.Unavailable when its backend can no longer serve it.
-func openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	s := new(stream)
+func openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (_ grpc.ClientStream, err error) {
+	s := &stream{desc: desc}
 	s.start(ctx)
 	s.Stream, s.Watcher = true, s
-	opts = append(slices.Clip(opts), grpc.OnFinish(func(error) { s.cancel(nil) }))
-	opened, err := open(balancer.WithAttempt(s.ctx, &s.Attempt), desc, cc, method, opts...)
-	if err != nil {
-		s.cancel(nil)
-		return nil, cmp.Or(s.cutReason(err), err)
+	s.ClientStream, err = open(balancer.WithAttempt(s.ctx, &s.Attempt), desc, cc, method, opts...)
+	if err = s.release(err, err != nil); err != nil {
+		return nil, err
 	}
-	s.ClientStream = opened
 	return s, nil
+}
+
+// release ends the context of the stream if its owner need not use it any longer, by the rules of grpc.ClientConn.NewStream:
+// the end of what gRPC has opened is not enough, because an interceptor may open it again. It returns the error as the owner
+// sees it.
+func (s *stream) release(err error, over bool) error {
+	if over {
+		s.cancel(nil)
+	}
+	return cmp.Or(s.cutReason(err), err)
+}
+
+func (s *stream) Header() (metadata.MD, error) {
+	header, err := s.ClientStream.Header()
+	return header, s.release(err, err != nil && err != io.EOF)
 }
 
 func (s *stream) RecvMsg(m any) error {
@@ -86,15 +99,15 @@ func (s *stream) RecvMsg(m any) error {
 	if err == nil {
 		s.heard.Store(true)
 		s.Heard()
-		return nil
 	}
-	return cmp.Or(s.cutReason(err), err)
+	return s.release(err, err != nil || !s.desc.ServerStreams)
 }
 
 func (s *stream) SendMsg(m any) error {
 	s.Sending()
 	defer s.Sent()
-	return s.ClientStream.SendMsg(m)
+	err := s.ClientStream.SendMsg(m)
+	return s.release(err, err != nil && err != io.EOF)
 }
 
 // retryWait is how long a stream that has received nothing is left to gRPC, which may open it again by a

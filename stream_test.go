@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
@@ -193,5 +194,50 @@ func TestAStreamThatIsOpenedAgainGoesOn(t *testing.T) {
 		}
 		_, err = s.CloseAndRecv()
 		require.NoError(t, err)
+	})
+}
+
+// failingHeader is a stream of an interceptor whose Header fails.
+type failingHeader struct{ grpc.ClientStream }
+
+func (failingHeader) Header() (metadata.MD, error) { return nil, io.ErrUnexpectedEOF }
+
+// An interceptor may open the stream again. The context that it gets ends with the stream, by gRPC's rules.
+func TestInterceptorsMayOpenAStreamAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inner context.Context
+		again := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			inner = ctx
+			expired, cancel := context.WithCancel(ctx)
+			cancel()
+			_, err := open(expired, desc, cc, method, opts...)
+			require.Error(t, err)
+			s, err := open(ctx, desc, cc, method, opts...)
+			return failingHeader{s}, err
+		}
+		_, client, stop := serve(t, over(t, quorate.Channel{}, grpc.WithChainStreamInterceptor(again)))
+		defer stop()
+		upload, err := client.StreamingInputCall(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, inner.Err())
+		_, err = upload.CloseAndRecv()
+		require.NoError(t, err)
+		require.Error(t, inner.Err(), "the response has arrived")
+		open := func() testgrpc.TestService_FullDuplexCallClient {
+			s, err := client.FullDuplexCall(t.Context(), grpc.MaxCallSendMsgSize(0))
+			require.NoError(t, err)
+			require.NoError(t, inner.Err())
+			return s
+		}
+		s := open()
+		require.NoError(t, s.CloseSend())
+		_, err = s.Recv()
+		require.Equal(t, io.EOF, err)
+		require.Error(t, inner.Err(), "the stream has ended")
+		require.Error(t, open().Send(&testgrpc.StreamingOutputCallRequest{ResponseType: 1}))
+		require.Error(t, inner.Err(), "the message is too large")
+		_, err = open().Header()
+		require.Equal(t, io.ErrUnexpectedEOF, err)
+		require.Error(t, inner.Err(), "there is no header")
 	})
 }

@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
-	"balancer":    {5395, 6705},
+	"balancer":    {5385, 6705},
 	"clientv3":    {22355, 29395},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
@@ -39,7 +39,7 @@ var codeBudgets = map[string]codeLines{
 	"pool":        {1990, 3045},
 	"resolver":    {3815, 4665},
 	"retry":       {1290, 1190},
-	"root":        {555, 1105},
+	"root":        {565, 1145},
 }
 
 // slack is how far below its budget a room may be.
