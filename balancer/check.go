@@ -39,6 +39,8 @@ type connCheck struct {
 	// alive is since when the endpoint gives signs of life over other connections, while this one
 	// is silent, and others since when other endpoints give them to this client; zero if they do not.
 	alive, others time.Time
+	// next is when the latest liveness check has ended, zero for the first one.
+	next time.Time
 }
 
 // run waits until the connection is heard, lost, or found dead.
@@ -50,17 +52,20 @@ func (c *connCheck) run() {
 // round waits for a while, and reports whether the check goes on.
 func (c *connCheck) round(start time.Time) (goesOn bool) {
 	wait, before := c.pause(start), c.s.conn.backlog()
-	wasAlive := !c.alive.IsZero()
 	ended := c.p.prober.await(c.s.ep, wait, func() bool {
 		now := time.Now()
 		silent := c.s.unanswered(&c.s.probeSent, now)
 		c.alive = first(c.alive, silent > 0 && c.s.ep.healthEntry().AliveSince(now.Add(-silent)), now)
 		return silent == 0 || !c.s.ready.Load()
 	})
-	if !ended && !wasAlive && !c.alive.IsZero() && c.s.unanswered(&c.s.livenessSent, time.Now()) > probeTimeout {
-		c.p.prober.send(c.s, forLiveness, nil) // earlier probes have ended, perhaps unread
-	}
+	// Another check follows the one that has ended, and waits for as long again: there is always one that is answered at
+	// the end of the silence, and however long that lasts the server finds few.
 	now := time.Now()
+	silent := c.s.unanswered(&c.s.livenessSent, now)
+	take := func(now time.Time) bool { return c.p.prober.budget.take(now, probeReserve) }
+	if !ended && silent > probeTimeout && now.After(c.next) && c.p.prober.sendWithBudget(c.s, forLiveness, silent+probeTimeout, take, nil) {
+		c.next = now.Add(silent + probeTimeout)
+	}
 	beside, elsewhere := c.p.checks.heardBeside(c.s, now)
 	c.others = first(c.others, elsewhere, now)
 	switch {

@@ -669,3 +669,19 @@ func TestWriteThatWaitsAloneGoesOut(t *testing.T) {
 		assert.Equal(t, before, dials(servers))
 	})
 }
+
+// The probe in flight is answered, however long the silence was.
+func TestWritesGoOutOnceTheirEndpointIsNoLongerFrozen(t *testing.T) {
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
+		c.load(1, time.Second, 5*time.Second, true)
+		for range 4 {
+			before := c.probes.Load()
+			servers[0].frozen.Shut()
+			time.Sleep(6 * time.Minute)
+			servers[0].frozen.Open()
+			assert.NoError(t, c.call(t.Context(), attempt{write: true, deadline: time.Second}).err)
+			assert.LessOrEqual(t, c.probes.Load()-before, int64(8), "each waits for as long as the silence before it")
+			time.Sleep(time.Minute)
+		}
+	})
+}

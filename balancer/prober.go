@@ -18,7 +18,7 @@ const (
 	// retransmits after 0.2 and 0.6 s. Longer round trips extend both limits: see
 	// evaluate.
 	probeRound = 190 * time.Millisecond
-	// probeTimeout is the timeout of a probe.
+	// probeTimeout is the timeout of a probe, but for those of a connection that has long been silent.
 	probeTimeout = 4 * time.Second
 	// watchInterval is how often an investigation checks whether other endpoints serve,
 	// while its endpoint has work in flight.
@@ -191,11 +191,11 @@ func (pr *prober) onlyProbesTell() bool {
 
 // sendWithReserve is send with the given reserve.
 func (pr *prober) sendWithReserve(s *subConn, kind probeKind, reserve float64, done func()) bool {
-	return pr.sendWithBudget(s, kind, func(now time.Time) bool { return pr.budget.take(now, reserve) }, done)
+	return pr.sendWithBudget(s, kind, probeTimeout, func(now time.Time) bool { return pr.budget.take(now, reserve) }, done)
 }
 
-// sendWithBudget is send with another budget.
-func (pr *prober) sendWithBudget(s *subConn, kind probeKind, take func(now time.Time) bool, done func()) bool {
+// sendWithBudget is send with another budget and timeout.
+func (pr *prober) sendWithBudget(s *subConn, kind probeKind, timeout time.Duration, take func(now time.Time) bool, done func()) bool {
 	pr.p.mu.Lock()
 	sc, ready := s.sc, s.ready.Load()
 	pr.p.mu.Unlock()
@@ -215,7 +215,7 @@ func (pr *prober) sendWithBudget(s *subConn, kind probeKind, take func(now time.
 		if kind == forService {
 			defer s.ep.serviceEnded(now)
 		}
-		ctx, cancel := context.WithTimeout(s.ep.lifetime.Load(), probeTimeout)
+		ctx, cancel := context.WithTimeout(s.ep.lifetime.Load(), timeout)
 		defer cancel()
 		pr.probe(ctx, s, sc, prober, now)
 	})

@@ -166,7 +166,7 @@ func (t *trial) await(wait time.Duration, ready func() bool) bool {
 // probe sends a liveness check over a connection. It takes nothing from the budget of probes: there are three for
 // each second connection that a server accepts, and these have bounds of their own.
 func (t *trial) probe(s *subConn) bool {
-	return t.p.prober.sendWithBudget(s, forLiveness, func(time.Time) bool { return true }, nil)
+	return t.p.prober.sendWithBudget(s, forLiveness, probeTimeout, func(time.Time) bool { return true }, nil)
 }
 
 // answers probes the old connection, and after it the second one, which must answer while the old one

@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
-	"balancer":    {5385, 6705},
+	"balancer":    {5385, 6715},
 	"clientv3":    {22355, 29395},
 	"cmd":         {4585, 2610},
 	"compat":      {715, 860},
