@@ -16,6 +16,9 @@
 //
 //	{"loadBalancingConfig": [{"quorate_pinned": {"form": "race"}}]}
 //
+// Where failed calls eject endpoints ([balancer.Options].Classify is nil), single calls also go to an ejected one that is
+// connected, and test it.
+//
 // [Pin] reports the [Reason] of the latest change. An unpinned endpoint can be pinned
 // again as soon as the policy finds it fit: there is no list of bad endpoints and no
 // penalty time. The pin does not return to an endpoint just because it has recovered.
