@@ -180,11 +180,11 @@ var localErrorCases = []struct {
 	{name: "metadata that is not ASCII", metadata: "Jürgen", message: "header key \"", want: Definite},
 	{
 		name: "response over the client's limit", call: []grpc.CallOption{grpc.MaxCallRecvMsgSize(10)},
-		message: "grpc: received message larger than max", want: Executed, executed: 1,
+		message: "grpc: received message ", want: Executed, executed: 1,
 	},
 	{
 		name: "request over the server's limit", server: []grpc.ServerOption{grpc.MaxRecvMsgSize(10)}, byServer: true,
-		message: "grpc: received message larger than max", want: Executed,
+		message: "grpc: received message ", want: Executed,
 	},
 	{
 		name: "response cannot be decoded", server: []grpc.ServerOption{grpc.ForceServerCodec(brokenCodec{})},

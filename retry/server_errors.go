@@ -300,7 +300,7 @@ var localErrors = []Rule{
 		"The request cannot be encoded: its stream was opened, but no message was sent."),
 	localError(codes.Internal, "grpc: Compressor is not installed for requested", Definite,
 		"The call names a compressor that the program has not registered: gRPC refuses it before it opens a stream."),
-	localError(codes.ResourceExhausted, "grpc: received message larger than max", Executed,
+	localError(codes.ResourceExhausted, "grpc: received message ", Executed,
 		"The response is over the client's limit, so the request was executed; or the request is over the server's limit, which gives the same error, and was not executed. Either way a repetition ends the same way."),
 	localError(codes.Internal, "grpc: failed to unmarshal the received message", Executed,
 		"The response cannot be decoded, so the request was executed; or the server could not decode the request, which gives the same error. Either way a repetition ends the same way."),

@@ -115,7 +115,7 @@ func TestRetrierByClass(t *testing.T) {
 		{"endless: learners", learner, 3, 2, endless},
 		{"endless: permission denied", rpctypes.ErrGRPCPermissionDenied, 3, 0, endless},
 		{"endless: unimplemented", status.Error(codes.Unimplemented, "unknown service"), 3, 0, endless},
-		{"endless: a message over the limit", status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"), 3, 0, endless},
+		{"endless: a message over the limit", status.Error(codes.ResourceExhausted, "grpc: received message after decompression larger than max 4"), 3, 0, endless},
 		{"endless: a token that cannot be renewed", rpctypes.ErrGRPCInvalidAuthToken, 3, 0, endless},
 		{"endless: closed", ErrClosed, 3, 0, endless},
 	}
