@@ -109,8 +109,8 @@ func (c *call) end(info balancer.DoneInfo) {
 	if a.Stream {
 		ep.deleteStream(c)
 	}
-	if a.Write && status.Convert(info.Err).Message() == "stream terminated by RST_STREAM with error code: REFUSED_STREAM" {
-		a.flags.add(flagRefused) // gRPC sends it again, but HAProxy also refuses writes that a server has executed
+	if (a.Write || a.Prompt) && status.Convert(info.Err).Message() == "stream terminated by RST_STREAM with error code: REFUSED_STREAM" {
+		a.flags.add(flagRefused) // gRPC sends it again, but HAProxy also refuses what a server has executed
 	}
 	a.Ended(info.BytesSent)
 	if info.BytesReceived {

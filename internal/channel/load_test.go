@@ -155,6 +155,11 @@ func TestRefusedWriteIsNotSentAgain(t *testing.T) {
 
 		cluster.Once("Range", refuse)
 		require.NoError(t, readK(t, c))
+
+		var ambiguous atomic.Bool
+		cluster.Once("LeaseRevoke", refuse)
+		require.Error(t, c.Invoke(t.Context(), pb.Lease_LeaseRevoke_FullMethodName, &pb.LeaseRevokeRequest{ID: 7}, &pb.LeaseRevokeResponse{}, ReportAmbiguous(&ambiguous)))
+		assert.True(t, ambiguous.Load(), "the server executed it, and gRPC would send it again")
 	})
 }
 
