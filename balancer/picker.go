@@ -252,6 +252,9 @@ func (k *picker) choose(call *Call, a *Attempt) (*subConn, balancer.SubConn, err
 	if ep == nil {
 		ep = k.p.strategy().Pick(*call, fit)
 	}
+	if s := ep.usable[Calls].Load(); s != nil && s.probeSent.Load() == nil {
+		return s.subConn, s.sc, nil // the usual case
+	}
 	if ep.isSilent() {
 		if fit = k.p.heard(fit, a.Write); len(fit) == 0 {
 			return nil, nil, balancer.ErrNoSubConnAvailable

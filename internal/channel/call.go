@@ -138,7 +138,9 @@ func (c *call) begin(a *attempt) error {
 func (c *call) invoke(a *attempt) error {
 	defer a.release() // also if an interceptor panics
 	err := c.caller.conn.Invoke(a.ctx, c.method, c.req, c.reply, c.opts...)
-	c.traceEnd(a, err)
+	if a.trace != nil {
+		c.traceEnd(a, err)
+	}
 	answered := &a.Attempt
 	if c.properties.hedged {
 		if s := c.caller.hedges.End(&c.hedging); s != nil {

@@ -204,7 +204,7 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 		if err == nil {
 			return nil
 		}
-		ev, err := a.outcome(method, c.withoutEOF(a, err))
+		ev, err := a.outcome("", c.withoutEOF(a, err)) // any service of etcd may say that the token is invalid
 		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token || c.tokens.invalidate(a, err) == notRenewed {
 			return err
 		}

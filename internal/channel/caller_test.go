@@ -115,6 +115,22 @@ func TestEOFOfACallHasAStatus(t *testing.T) {
 	assert.ErrorContains(t, err, "m1:2379")
 }
 
+// The services for locks and elections say so with the code Unknown.
+func TestATokenOfTheBareConnectionIsRenewed(t *testing.T) {
+	c, calls := newTestCaller(nil, nil), 0
+	c.tokens.login, c.tokens.authenticate = func() Login { return alice }, (&authServer{}).authenticate
+	require.NoError(t, c.tokens.ensure(t.Context()))
+	first := tokenOf(t, c.tokens)
+	require.NoError(t, c.lastUnary(t.Context(), "/v3lockpb.Lock/Lock", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+		if calls++; calls == 1 {
+			return status.Error(codes.Unknown, rpctypes.ErrInvalidAuthToken.Error())
+		}
+		return nil
+	}))
+	assert.NotEqual(t, first, tokenOf(t, c.tokens))
+	assert.Equal(t, 2, calls)
+}
+
 // tooLarge is gRPC's error for a message of a size. That of the put is 3.
 func tooLarge(size int) error {
 	return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. 2)", size)

@@ -21,7 +21,7 @@ func newStreams(calls *Caller) *Caller {
 	own := *calls
 	// A client has one or two streams.
 	throttling := calls.config.Throttling
-	throttling.MaxTokens /= 2
+	throttling.MaxTokens = max(throttling.MaxTokens/2, min(throttling.MaxTokens, 1))
 	own.budget = retry.NewBudget(throttling)
 	own.class = balancer.Streams
 	return &own
@@ -41,14 +41,13 @@ func (c *client) openStream(ctx context.Context, a *attempt, method string, p pr
 		a.release()
 		return nil, err
 	}
-	return &stream{ClientStream: cs, method: method, attempt: a, tokens: c.tokens}, nil
+	return &stream{ClientStream: cs, attempt: a, tokens: c.tokens}, nil
 }
 
 // stream reports its messages to the balancer, and invalidates a token that the server refuses,
 // so that the next stream gets a new one.
 type stream struct {
 	grpc.ClientStream
-	method  string
 	attempt *attempt
 	tokens  *tokenSource
 }
@@ -70,7 +69,7 @@ func (s *stream) RecvMsg(m any) error {
 	if s.attempt.Quiet() {
 		s.attempt.marks.Or(markQuiet)
 	}
-	ev, err := s.attempt.outcome(s.method, err)
+	ev, err := s.attempt.outcome("", err) // any service of etcd may say that the token is invalid
 	if retry.Classify(err, ev) == retry.Token {
 		s.tokens.drop(s.attempt, err)
 	}

@@ -212,6 +212,9 @@ func (s *tokenSource) invalidate(a *attempt, refusal error) renewal {
 func (s *tokenSource) loginChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.pending != nil {
+		s.pending.cancel() // its waiters go on with the new login
+	}
 	s.pending, s.wrong, s.useless = nil, refusedLogin{}, refusedLogin{}
 	var given *token
 	if login := s.login(); login.Token != "" {
@@ -342,15 +345,13 @@ func (s *tokenSource) startLocked(login Login) *tokenFetch {
 
 // takeLocked handles the result of a fetch.
 func (s *tokenSource) takeLocked(login Login, value string, err error) {
-	recovered := s.failed && err == nil
-	s.failed = err != nil
 	switch {
 	case err == nil:
 		t := newToken(value, login)
 		t.fetched = time.Now()
 		s.current.Store(t)
 		s.wrong = refusedLogin{}
-		if recovered {
+		if s.failed {
 			s.obtained()
 		}
 	case login.FromSource || (retry.Policy{}).Retryable(retry.CodeOf(err)): // the call itself was repeated
@@ -362,6 +363,7 @@ func (s *tokenSource) takeLocked(login Login, value string, err error) {
 			s.wrong.until = time.Time{}
 		}
 	}
+	s.failed = err != nil
 }
 
 // isWrongLogin reports whether Authenticate failed with a wrong user name or password, or a password
@@ -419,15 +421,17 @@ func (e *tokenSourceError) GRPCStatus() *status.Status {
 func (s *tokenSource) abandon(f *tokenFetch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.waiters--; f.waiters > 0 {
-		return
-	}
-	f.cancel()
-	if s.pending == f {
-		s.pending = nil
+	if f.waiters--; f.waiters == 0 {
+		f.cancel()
+		if s.pending == f {
+			s.pending = nil
+		}
 	}
 }
 
 // LoginChanged makes calls that begin from now on use the login that [Config.Login]
 // returns now.
-func (c *Channel) LoginChanged() { c.tokens.loginChanged() }
+func (c *Channel) LoginChanged() {
+	c.tokens.loginChanged()
+	c.monitor.NotifyImproved() // work that waits because there was no token goes on
+}

@@ -411,19 +411,18 @@ func TestLoginChangedWhileATokenIsFetched(t *testing.T) {
 		var login atomic.Pointer[Login]
 		login.Store(&alice)
 		asked := make(chan string, 2)
-		hold := make(chan struct{})
 		s := newTokenSource(Config{Login: func() Login { return *login.Load() }}, nil)
-		s.authenticate = func(_ context.Context, name, _ string) (string, error) {
-			asked <- name
-			<-hold
-			return name + "'s", nil
+		s.authenticate = func(ctx context.Context, name, _ string) (string, error) {
+			if asked <- name; name == "alice" {
+				<-ctx.Done() // this login is no longer wanted
+			}
+			return name + "'s", ctx.Err()
 		}
 		done := make(chan error, 1)
 		go func() { done <- s.ensure(t.Context()) }()
 		synctest.Wait()
 		login.Store(&Login{Username: "bob", Password: "secret"})
 		s.loginChanged()
-		close(hold)
 		require.NoError(t, <-done)
 		assert.Equal(t, "bob's", tokenOf(t, s))
 		assert.Equal(t, []string{"alice", "bob"}, []string{<-asked, <-asked})

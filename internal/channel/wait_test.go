@@ -56,23 +56,32 @@ func TestAnImprovementDuringAnAttempt(t *testing.T) {
 	})
 }
 
-// A token that a call gets after its source failed ends the pause of a stream.
+// A token that a call gets after its source failed, or that the program gives, ends the pause of a stream.
 func TestATokenEndsAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		c := newTestChannel(t, Config{Endpoints: []string{"a"}, Login: fromSource, TokenSource: func(context.Context) (string, error) {
-			if time.Since(began) < time.Minute {
-				return "", errGone
+	for name, given := range map[string]Login{"fetched": {}, "given": {Token: "another"}} {
+		grpctest.Bubble(t, name, func(t *testing.T) {
+			began, login := time.Now(), fromSource()
+			c := newTestChannel(t, Config{Endpoints: []string{"a"}, Login: func() Login { return login }, TokenSource: func(context.Context) (string, error) {
+				if time.Since(began) < time.Minute {
+					return "", errGone
+				}
+				return "token", nil
+			}})
+			time.AfterFunc(time.Minute, func() {
+				if given.Token == "" {
+					assert.NoError(t, c.Authenticate(t.Context()))
+					return
+				}
+				login = given
+				c.LoginChanged()
+			})
+			for retrier := watchRetrier(c); c.tokens.isMissing(); {
+				_, err := watch(t.Context(), retrier)
+				require.NoError(t, retrier.Next(t.Context(), err))
 			}
-			return "token", nil
-		}})
-		time.AfterFunc(time.Minute, func() { assert.NoError(t, c.Authenticate(t.Context())) })
-		for retrier := watchRetrier(c); c.tokens.isMissing(); {
-			_, err := watch(t.Context(), retrier)
-			require.NoError(t, retrier.Next(t.Context(), err))
-		}
-		assert.LessOrEqual(t, time.Since(began), time.Minute+wakeSpread)
-	})
+			assert.LessOrEqual(t, time.Since(began), time.Minute+wakeSpread)
+		})
+	}
 }
 
 // An endpoint that flaps does not cause bursts of waiting calls.
