@@ -141,8 +141,9 @@ type Reference struct {
 	// nothing: what an open watch had yet to deliver is then not missed.
 	Settled int64
 	// Compactions are the revisions that the history was compacted to, with those
-	// whose outcome is unknown.
-	Compactions []int64
+	// whose outcome is unknown, and when each was sent, by the clock of
+	// [history.WatchResponse.At]. Nothing else of an Answer is set.
+	Compactions []history.Answer
 }
 
 // eventID identifies an event: no txn changes a key twice.

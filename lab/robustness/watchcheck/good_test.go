@@ -98,7 +98,7 @@ func startedBy(revision int64) change {
 	return func(w *history.Watch) { w.StartedBy = revision }
 }
 
-// evaluate checks one watch of the history, which was compacted to revisions 3 and 5, after a change, if any.
+// evaluate checks one watch of the history, which was compacted to revisions 3 and 5, and later to 9, after a change, if any.
 func evaluate(t *testing.T, saw seen, c change) watchcheck.Verdict {
 	t.Helper()
 	w := sampleHistory().watch(saw.request, saw.from)
@@ -106,7 +106,7 @@ func evaluate(t *testing.T, saw seen, c change) watchcheck.Verdict {
 		c(&w)
 	}
 	ref := sampleHistory().reference()
-	ref.Compactions = []int64{3, 5}
+	ref.Compactions = []history.Answer{{Revision: 3}, {Revision: 5}, {Sent: 1, Revision: 9}}
 	v, err := watchcheck.Check(ref, []history.Watch{w})
 	require.NoError(t, err)
 	return v
@@ -150,6 +150,7 @@ func TestGoodHistories(t *testing.T) {
 		{"previous values below a compaction are gone", whole, func(w *history.Watch) {
 			w.Responses[2].Events[0].Prev, w.Responses[3].Events[0].Prev = nil, nil
 		}},
+		{"a later compaction, and a later response", whole, func(w *history.Watch) { w.Responses[6].Events[0].Prev, w.Responses[6].At = nil, 1 }},
 		{"refused", seen{created, 99}, failed(0, rpctypes.ErrPermissionDenied)},
 		{"a leader was required and lost", seen{request{Key: "a", RequireLeader: true}, 2}, failed(1, rpctypes.ErrNoLeader)},
 	}

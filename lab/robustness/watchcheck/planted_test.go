@@ -102,7 +102,7 @@ var planted = map[watchcheck.Promise][]struct {
 			"the previous key-value of put a at revision 6 is none, and came as",
 		},
 		{
-			"no previous value", whole, spoiled(6, func(e *history.Event) { e.Prev = nil }),
+			"no previous value before a compaction was sent", whole, spoiled(6, func(e *history.Event) { e.Prev = nil }),
 			"revision 8, version 3, created at 3, lease 0, and came as none",
 		},
 		{

@@ -61,7 +61,7 @@ func (t *trace) take(n int) {
 		t.report(Created, "response %d tells of its creation: %v; its reader asked for that: %v", n, r.Created, request.CreatedNotify)
 	}
 	for i := range r.Events {
-		t.event(&r.Events[i], r.Revision)
+		t.event(&r.Events[i], r)
 	}
 	switch {
 	case r.IsTerminal():
@@ -83,9 +83,9 @@ func (t *trace) startsBy(revision int64) {
 	}
 }
 
-// event checks an event of a response with the revision in its header. Order and completeness are checked by the first
+// event checks an event of a response. Order and completeness are checked by the first
 // delivery of events that happened and match the request; the others are violations already.
-func (t *trace) event(e *history.Event, header int64) {
+func (t *trace) event(e *history.Event, r *history.WatchResponse) {
 	at, happened := t.ref.at[eventID{e.ModRevision, e.Key}]
 	_, again := t.came[at]
 	switch {
@@ -96,17 +96,18 @@ func (t *trace) event(e *history.Event, header int64) {
 	case again:
 		t.report(Unique, "%v came again", e)
 	default:
-		t.content(e, at)
+		t.content(e, at, r)
 		t.order(e, at)
-		if e.ModRevision > header {
-			t.report(Genuine, "the header of a response is of revision %d and it brings %v", header, e)
+		if e.ModRevision > r.Revision {
+			t.report(Genuine, "the header of a response is of revision %d and it brings %v", r.Revision, e)
 		}
 	}
 }
 
 // content compares an event, and the previous key-value that came with it, with the reference. A server that has compacted the
-// revision before an event has no previous key-value to give.
-func (t *trace) content(e *history.Event, at int) {
+// revision before an event has no previous key-value to give. The server reads it before the reader takes the response, so a
+// compaction that was sent after that excuses nothing.
+func (t *trace) content(e *history.Event, at int, r *history.WatchResponse) {
 	want, got := t.ref.Events[at], e.KeyValue
 	if e.IsCreate() != want.IsCreate() {
 		t.report(IsCreate, "%v says that the key was created at revision %d, and it was at revision %d", e, e.CreateRevision, want.CreateRevision)
@@ -116,7 +117,8 @@ func (t *trace) content(e *history.Event, at int) {
 		t.report(Genuine, "%v came as %s and was %s", e, content(&e.KeyValue), content(&want.KeyValue))
 	}
 	want.Prev = t.ref.previous[at]
-	if !t.watch.Request.PrevKV || e.Prev == nil && slices.ContainsFunc(t.ref.Compactions, func(c int64) bool { return c >= e.ModRevision }) {
+	gone := func(c history.Answer) bool { return c.Revision >= e.ModRevision && c.Sent <= r.At }
+	if !t.watch.Request.PrevKV || e.Prev == nil && slices.ContainsFunc(t.ref.Compactions, gone) {
 		want.Prev = nil
 	}
 	if (e.Prev == nil) != (want.Prev == nil) || e.Prev != nil && *e.Prev != *want.Prev {
@@ -200,7 +202,7 @@ func (t *trace) compacted(revision int64) {
 	next := t.passed() + 1
 	switch {
 	case t.watch.Request.StartRevision < 0: // etcd calls these compacted
-	case !slices.Contains(t.ref.Compactions, revision):
+	case !slices.ContainsFunc(t.ref.Compactions, func(c history.Answer) bool { return c.Revision == revision }):
 		t.report(Compacted, "it ended for a compaction to revision %d, which nobody made", revision)
 	case revision <= next && (t.exact || next > 1):
 		t.report(Compacted, "it ended for a compaction to revision %d although it had come to %d, which is still there", revision, next)

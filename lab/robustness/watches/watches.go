@@ -92,7 +92,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 		env.Cleanup(client.Close)
 	}
 	fatal.If(err, "connect the readers")
-	compactor := &compactor{kv: kv, rec: env.Record}
+	compactor := &compactor{kv: kv, env: env}
 	compacted := robustness.Go(1, func(int) { compactor.run(ctx, env.Rand(compactorStream)) })
 	writers := write(kv, env)
 	readers := watch(clients, env, func() storeState { return storeState{env.Record.Revision(), compactor.last.Load()} })
@@ -122,7 +122,7 @@ func (c Config) workload(ctx context.Context, env *robustness.Env) {
 }
 
 // check compares what the readers saw with the record.
-func check(env *robustness.Env, seen []history.Watch, clock *history.Clock, settled int64, compactions []int64) {
+func check(env *robustness.Env, seen []history.Watch, clock *history.Clock, settled int64, compactions []history.Answer) {
 	through, events := env.Recorded()
 	for i := range seen {
 		if x := &seen[i]; x.Request.StartRevision == 0 && x.Returned > 0 {
@@ -178,7 +178,7 @@ const (
 	// writePause is how long a writer waits on average between two writes. With the
 	// default writers this makes about a hundred revisions a second.
 	writePause = 35 * time.Millisecond
-	// writeTimeout bounds a write, so that a fault does not hold up its writer.
+	// writeTimeout bounds a write or a compaction, so that a fault does not hold up its caller.
 	writeTimeout = 2 * time.Second
 	// shortLease is the time to live in seconds of the leases that writers attach
 	// keys to and leave alone, so that they expire.
@@ -348,16 +348,14 @@ const (
 	// many a watch comes too late, and manyKept those that the others leave, so
 	// that watches have much to catch up with.
 	fewKept, manyKept = 250, 24000
-	// compactTimeout bounds one compaction.
-	compactTimeout = 2 * time.Second
 )
 
 // compactor compacts the history now and then.
 type compactor struct {
 	kv   *clientv3.Client
-	rec  *robustness.Recorder
-	made []int64      // with those whose outcome is unknown
-	last atomic.Int64 // the highest revision of them
+	env  *robustness.Env
+	made []history.Answer // with those whose outcome is unknown
+	last atomic.Int64     // the highest revision of them
 }
 
 // run compacts until ctx ends.
@@ -367,7 +365,7 @@ func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
 		if rng.IntN(2) == 0 {
 			leave = rng.Int64N(manyKept)
 		}
-		if revision := c.rec.Revision() - leave; revision > c.last.Load() {
+		if revision := c.env.Record.Revision() - leave; revision > c.last.Load() {
 			c.compact(ctx, revision)
 		}
 	}
@@ -376,9 +374,9 @@ func (c *compactor) run(ctx context.Context, rng *rand.Rand) {
 // compact compacts to a revision. Its error does not matter: the
 // compaction may still be executed.
 func (c *compactor) compact(ctx context.Context, revision int64) {
-	c.made = append(c.made, revision)
+	c.made = append(c.made, history.Answer{Sent: c.env.Now(), Revision: revision})
 	c.last.Store(revision)
-	ctx, cancel := context.WithTimeout(ctx, compactTimeout)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	_, _ = c.kv.Compact(ctx, revision)
 }
