@@ -250,20 +250,17 @@ func (a *Attempt) class() ConnClass {
 	return a.Conn
 }
 
-// cut calls the Watchers of the attempt, and of the one that it stands for.
-func (a *Attempt) cut(reason error) {
+// watchers calls do for the Watchers of the attempt, and of the one that it stands for.
+func (a *Attempt) watchers(do func(Watcher)) {
 	for ; a != nil; a = a.of {
 		if a.Watcher != nil {
-			a.Watcher.Cut(reason)
+			do(a.Watcher)
 		}
 	}
 }
 
-// overdue calls the Watchers like cut.
-func (a *Attempt) overdue() {
-	for ; a != nil; a = a.of {
-		if a.Watcher != nil {
-			a.Watcher.Overdue()
-		}
-	}
-}
+// cut calls the Watchers.
+func (a *Attempt) cut(reason error) { a.watchers(func(w Watcher) { w.Cut(reason) }) }
+
+// overdue calls the Watchers.
+func (a *Attempt) overdue() { a.watchers(Watcher.Overdue) }

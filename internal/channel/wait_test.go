@@ -60,8 +60,10 @@ func TestAnImprovementDuringAnAttempt(t *testing.T) {
 func TestATokenEndsAPause(t *testing.T) {
 	for name, given := range map[string]Login{"fetched": {}, "given": {Token: "another"}} {
 		grpctest.Bubble(t, name, func(t *testing.T) {
-			began, login := time.Now(), fromSource()
-			c := newTestChannel(t, Config{Endpoints: []string{"a"}, Login: func() Login { return login }, TokenSource: func(context.Context) (string, error) {
+			began := time.Now()
+			var login atomic.Pointer[Login]
+			login.Store(&Login{FromSource: true})
+			c := newTestChannel(t, Config{Endpoints: []string{"a"}, Login: func() Login { return *login.Load() }, TokenSource: func(context.Context) (string, error) {
 				if time.Since(began) < time.Minute {
 					return "", errGone
 				}
@@ -72,7 +74,7 @@ func TestATokenEndsAPause(t *testing.T) {
 					assert.NoError(t, c.Authenticate(t.Context()))
 					return
 				}
-				login = given
+				login.Store(&given)
 				c.LoginChanged()
 			})
 			for retrier := watchRetrier(c); c.tokens.isMissing(); {

@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
-	"balancer":    {5390, 6715},
+	"balancer":    {5385, 6715},
 	"clientv3":    {22355, 29400},
 	"cmd":         {4585, 2640},
 	"compat":      {715, 860},
@@ -32,7 +32,7 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {175, 165},
 	"examples":    {495, 0},
 	"health":      {780, 1530},
-	"internal":    {4450, 6290},
+	"internal":    {4450, 6295},
 	"keepalive":   {485, 1040},
 	"lab":         {10470, 15280},
 	"observe":     {2380, 2395},
