@@ -3,6 +3,7 @@ package quorate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 	"time"
@@ -48,10 +49,11 @@ func (a *attempt) Cut(reason error) { a.cancel(reason) }
 // as if the caller had canceled it. It is nil for an attempt that was not cut, or that ended before. The reasons
 // of the policy have a status; those of package hedge have none.
 func (a *attempt) cutReason(err error) error {
-	if retry.CodeOf(err) != codes.Canceled || a.caller.Err() != nil || status.Code(context.Cause(a.ctx)) == codes.Unknown {
-		return nil
+	reason := context.Cause(a.ctx)
+	if retry.CodeOf(err) == codes.Canceled && a.caller.Err() == nil && status.Code(reason) != codes.Unknown {
+		return reason
 	}
-	return context.Cause(a.ctx)
+	return nil
 }
 
 // isLost reports whether another endpoint may answer what this one did not.
@@ -91,7 +93,7 @@ func (s *stream) release(err error, over bool) error {
 
 func (s *stream) Header() (metadata.MD, error) {
 	header, err := s.ClientStream.Header()
-	return header, s.release(err, err != nil && err != io.EOF)
+	return header, s.release(err, err != nil && !errors.Is(err, io.EOF))
 }
 
 func (s *stream) RecvMsg(m any) error {
@@ -107,7 +109,7 @@ func (s *stream) SendMsg(m any) error {
 	s.Sending()
 	defer s.Sent()
 	err := s.ClientStream.SendMsg(m)
-	return s.release(err, err != nil && err != io.EOF)
+	return s.release(err, err != nil && !errors.Is(err, io.EOF))
 }
 
 // retryWait is how long a stream that has received nothing is left to gRPC, which may open it again by a

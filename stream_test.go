@@ -207,7 +207,7 @@ func TestInterceptorsMayOpenAStreamAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inner context.Context
 		again := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			inner = ctx
+			inner = ctx //nolint:fatcontext // the test looks at it
 			expired, cancel := context.WithCancel(ctx)
 			cancel()
 			_, err := open(expired, desc, cc, method, opts...)

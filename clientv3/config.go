@@ -474,11 +474,12 @@ func (cfg *Config) SetSecure(secure *SecureConfig, lg *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	if secure.Cacert == "" {
+	switch {
+	case secure.Cacert == "":
 		ca = nil
-	} else if config.RootCAs.Equal(x509.NewCertPool()) {
+	case config.RootCAs.Equal(x509.NewCertPool()):
 		return fmt.Errorf("%s holds no certificate in PEM", ca.path)
-	} else {
+	default:
 		ca.loaded(config.RootCAs)
 	}
 	cfg.TLS, cfg.ca = config, ca

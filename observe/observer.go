@@ -277,7 +277,7 @@ func (t tracers) StartCall(ctx context.Context, method string) (context.Context,
 	var traces callTraces
 	for _, o := range t.all {
 		var trace CallTrace
-		if ctx, trace = o.StartCall(ctx, method); trace != nil { //nolint:fatcontext // as many as there are tracers
+		if ctx, trace = o.StartCall(ctx, method); trace != nil {
 			traces = append(traces, trace)
 		}
 	}

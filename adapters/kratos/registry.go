@@ -44,8 +44,10 @@ type Registry struct {
 	registered map[string]*etcd.Registrar // by key
 }
 
-var _ registry.Registrar = (*Registry)(nil)
-var _ registry.Discovery = (*Registry)(nil)
+var (
+	_ registry.Registrar = (*Registry)(nil)
+	_ registry.Discovery = (*Registry)(nil)
+)
 
 // New returns a Registry. The client must stay open for as long as it is used. The error says what the configuration or the
 // client lacks.
@@ -109,10 +111,8 @@ func (r *Registry) swap(key string, next *etcd.Registrar) (before *etcd.Registra
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before = r.registered[key]
-	if next == nil {
+	if r.registered[key] = next; next == nil {
 		delete(r.registered, key)
-	} else {
-		r.registered[key] = next
 	}
 	return before
 }
