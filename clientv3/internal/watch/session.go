@@ -107,6 +107,7 @@ func (ss *session) disconnect() {
 
 func (ss *session) requeue(s *subscription) {
 	s.become(queued)
+	s.repeated = false
 	ss.queue = append(ss.queue, s)
 }
 
@@ -211,7 +212,7 @@ func (ss *session) take() []*pb.WatchRequest {
 // repeat creates a watch again that has events without the previous key-values that it asked
 // for, before any with one, and reports whether it did. An etcd server notes that a watch wants
 // them only after it has created it (serverWatchStream.recvLoop), and responses that are
-// sent in between have none. It creates a watch again once in a row: the previous key-values
+// sent in between have none. It creates a watch again once on a stream: the previous key-values
 // may be compacted. It does not if the events would not come again: a mock sends them once,
 // and a watch from an unknown revision has no point to resume at.
 func (ss *session) repeat(s *subscription, resp *pb.WatchResponse) bool {
@@ -222,9 +223,9 @@ func (ss *session) repeat(s *subscription, resp *pb.WatchResponse) bool {
 	case has:
 		s.noPrevKV, s.repeated = false, false
 	case lacks && s.noPrevKV && !s.repeated:
-		s.repeated = true
 		ss.remove(s)
 		ss.add(s)
+		s.repeated = true
 		return true
 	}
 	return false
