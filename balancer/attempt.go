@@ -28,8 +28,8 @@ type ConnClass uint8
 const (
 	// Calls are short: the default.
 	Calls ConnClass = iota
-	// Streams live long. They share the connection of class Calls until more than a mebibyte arrives on it
-	// within 8 s, while one is read, and while their own cannot be made.
+	// Streams live long. They share the connection of class Calls until a mebibyte arrives on it within 8 s
+	// while one is read, and after that whenever they have none of their own.
 	Streams
 	// Bulk moves many bytes: snapshots, large ranges. It has a connection of its own.
 	Bulk

@@ -39,7 +39,7 @@ type connCheck struct {
 	// alive is since when the endpoint gives signs of life over other connections, while this one
 	// is silent, and others since when other endpoints give them to this client; zero if they do not.
 	alive, others time.Time
-	// next is when the latest liveness check has ended, zero for the first one.
+	// next is when the latest liveness check ends, zero while there was only the first.
 	next time.Time
 }
 
@@ -58,8 +58,8 @@ func (c *connCheck) round(start time.Time) (goesOn bool) {
 		c.alive = first(c.alive, silent > 0 && c.s.ep.healthEntry().AliveSince(now.Add(-silent)), now)
 		return silent == 0 || !c.s.ready.Load()
 	})
-	// Another check follows the one that has ended, and waits for as long again: there is always one that is answered at
-	// the end of the silence, and however long that lasts the server finds few.
+	// When a check ends, the next one waits for as long as the silence so far: at its end the server finds few checks, and,
+	// if the budget allows, one that still waits for the answer.
 	now := time.Now()
 	silent := c.s.unanswered(&c.s.livenessSent, now)
 	take := func(now time.Time) bool { return c.p.prober.budget.take(now, probeReserve) }

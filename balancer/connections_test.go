@@ -45,6 +45,16 @@ func TestHeavyStreamsMoveToAConnectionOfTheirOwn(t *testing.T) {
 	})
 }
 
+// A stream that was opened again after a failure of the only endpoint avoids that, and moves all the same.
+func TestHeavyStreamOfTheOnlyEndpointMoves(t *testing.T) {
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
+		s := c.open(balancer.Streams, nil)
+		s.Avoid = []*balancer.Endpoint{s.Endpoint()}
+		servers[0].payload.Store(128 << 10)
+		assert.ErrorContains(t, s.endsWithin(t, 2*time.Second), "apart from that of calls")
+	})
+}
+
 // Streams are not cut before they have a connection to go to, and go on over that of calls if it is lost.
 func TestHeavyStreamsGoOnWithoutAConnectionOfTheirOwn(t *testing.T) {
 	withClient(t, 3, func(t *testing.T, c *client, servers []*server) {

@@ -116,8 +116,8 @@ const quietFor = health.MaxPace * 3 / 4
 
 // checkStream probes the connection of a silent stream: with a service probe if the
 // stream was active, because a member that is partitioned from its peers is alive but
-// sends no events. If the endpoint is the only one, or works over other connections, this one is checked. What many
-// streams cost leaves faultReserve in the budget: a fault that is found must be confirmed.
+// sends no events. If the endpoint is the only one, or works over other connections, this one is checked. Where there
+// are others, checks leave faultReserve in the budget, so that a fault that they find can be confirmed.
 func (pr *prober) checkStream(s *stream, now time.Time) {
 	o, ep, conn, since := pr.p.options(), s.conn.ep, s.conn, now.Add(-s.silence(now))
 	quiet := s.silence(now) >= health.MaxPace
@@ -130,7 +130,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 	case quiet && conn.heard.Since(now) < quietFor, !quiet && conn.completedSince(since):
 		return // it works, over the same connection
 	case len(pr.p.all()) < 2, quiet && ep.healthEntry().Silence(now) < quietFor, !quiet && ep.healthEntry().CompletedSince(since):
-		pr.p.checks.checkWithReserve(conn, faultReserve)
+		pr.p.checks.checkWithReserve(conn, faultReserve*min(float64(len(pr.p.all())-1), 1))
 		return
 	}
 	kind := forService

@@ -27,8 +27,8 @@ var errHeavy = status.Error(codes.Unavailable, "the stream moves to a connection
 type stream struct {
 	*call
 	pace health.Pace
-	// jitter delays the next check of a quiet stream. Each check has another one: otherwise a stream may be due
-	// shortly after another one again and again, and find the budget of probes spent.
+	// jitter delays the next check of a quiet stream. It changes with each check: otherwise one stream may
+	// always be due shortly after another, and find the budget of probes spent.
 	jitter atomic.Int64
 
 	sending atomic.Int64 // the health.Moment since when a message waits to be sent, 0 if none does
@@ -180,9 +180,12 @@ func (s *stream) weigh(now time.Time) {
 	if over || !full {
 		return
 	}
-	p := s.conn.ep.policy
+	p, k := s.conn.ep.policy, s.conn.ep.policy.latest.Load()
 	p.heavy.Store(true)
-	fit := without(p.latest.Load().fit[s.attempt.need()], s.attempt.Avoid)
+	fit := k.fit[s.attempt.need()]
+	if len(s.attempt.Avoid) > 0 { // as a pick does
+		fit = k.others(s.attempt, fit)
+	}
 	if slices.ContainsFunc(fit, func(ep *Endpoint) bool { return ep.usable[Streams].Load() != nil }) {
 		s.conn.moveStreams(errHeavy)
 		return

@@ -24,8 +24,8 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {275, 385},
-	"balancer":    {5385, 6715},
-	"clientv3":    {22355, 29400},
+	"balancer":    {5390, 6720},
+	"clientv3":    {22355, 29405},
 	"cmd":         {4585, 2640},
 	"compat":      {715, 860},
 	"conformance": {765, 1355},
