@@ -180,12 +180,12 @@ func (e *Engine) transferLocked(w *watcher, from, to *shard, then func(*shard)) 
 		defer to.mu.Unlock()
 	}
 	if w.phase != ended && w.shard.Load() == from {
-		wanted := w.current.progressPending || to != from && from.session.progress.notify > 0
+		wanted := w.current.progressPending || to != from && (from.session.progress.wanted || from.session.progress.notify > 0)
 		to.session.progress.wanted = to.session.progress.wanted || wanted
 		if to != from {
 			next := w.stop()
 			delete(from.watchers, w)
-			w.current = newSubscription(&w.req, w, next)
+			w.current = &subscription{req: &w.req, owner: w, next: next, progressPending: w.phase == paused && w.current.progressPending}
 			to.adoptLocked(w)
 		}
 		then(to)

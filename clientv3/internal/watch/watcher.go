@@ -125,6 +125,7 @@ func (w *watcher) progress(s *subscription, h *pb.ResponseHeader, notify bool) {
 	if w.catchup != nil {
 		w.catchup.progress(s, h.GetRevision())
 		w.afterCatchup()
+		w.current.progressPending = w.current.progressPending || notify
 		return
 	}
 	if notify {
@@ -194,9 +195,9 @@ func (w *watcher) considerPause(held int) {
 // pause takes the watch off the stream. The server then has no watcher for it.
 func (w *watcher) pause(limit int) {
 	sh := w.shard.Load()
-	next := w.stop()
+	next, p := w.stop(), &sh.session.progress
 	w.phase, w.limit = paused, limit
-	w.current = newSubscription(&w.req, w, next)
+	w.current = &subscription{req: &w.req, owner: w, next: next, progressPending: w.current.progressPending || p.wanted || p.notify > 0}
 	sh.later = append(sh.later, func() { sh.engine.logPause(&w.req, next, limit) })
 	if sh.dedicated {
 		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinaryLocked) })
