@@ -119,6 +119,7 @@ func TestAckAfterOneOfUnknownOutcome(t *testing.T) {
 		err := job.Ack(t.Context(), clientv3.OpPut("sent", "once"))
 		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "%v", err)
 		require.Equal(t, 1, r.PutCount("sent"))
+		require.Error(t, job.Err())
 		job.answer <- err
 		require.Zero(t, p.settled(t))
 	})

@@ -149,6 +149,7 @@ func (j *Job) commit(ctx context.Context, deletesState bool, ops ...clientv3.Op)
 			j.end(leaderelection.ErrKeyDeleted)
 			return j.Err()
 		case unsure == nil: // not these operations, but those of an earlier call may have been executed
+			j.end(leaderelection.ErrKeyDeleted)
 			return *j.unsure.Load()
 		case j.Err() != nil:
 			return unsure // another worker may have had the job meanwhile

@@ -141,7 +141,7 @@ const (
 
 // NewOrderViolationSwitchEndpointClosure returns an OrderViolationFunc that repeats
 // reads, on the next endpoint in the client's rotation, while at least one endpoint
-// is known to have reached the revision; otherwise it returns [ErrNoGreaterRev]. It
+// has reached the revision, or may have because it denies its status; otherwise it returns [ErrNoGreaterRev]. It
 // requests the status of c's endpoints, concurrently and for at most a second; a
 // positive result is reused for a second.
 //
@@ -225,7 +225,7 @@ func (kv *kvOrdering) GetStream(ctx context.Context, key string, opts ...clientv
 	if err != nil {
 		return nil, err
 	}
-	if op.Rev() == 0 {
+	if op.Rev() <= 0 {
 		clientv3.WithRev(resp.Header.GetRevision())(&op)
 	}
 	source := &streamSource{kv: kv, op: op, header: resp.Header}

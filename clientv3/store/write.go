@@ -58,7 +58,7 @@ func (s *Store[T]) CreateOrUpdate(ctx context.Context, key string, change func(T
 }
 
 func (s *Store[T]) update(ctx context.Context, key string, change func(T) (T, error), create bool, opts []clientv3.OpOption) (Entry[T], error) {
-	ctx, _ = staleness.Linearizable(ctx) // what is missing or equal in a stale read need not be
+	ctx = staleness.Linearizable(ctx) // a stale read may lack the key, or have an equal value that is no longer there
 	for conflicts := 1; ; conflicts++ {
 		kv, err := s.read(ctx, key)
 		if create && errors.Is(err, ErrNotFound) {

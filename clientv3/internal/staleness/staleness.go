@@ -6,10 +6,5 @@ import "context"
 // Key is the key of that value, which package cache sets.
 type Key struct{}
 
-// Linearizable returns ctx without the value, for linearizable gets, and whether ctx had one.
-func Linearizable(ctx context.Context) (linearizable context.Context, stale bool) {
-	if ctx.Value(Key{}) == nil {
-		return ctx, false
-	}
-	return context.WithValue(ctx, Key{}, nil), true
-}
+// Linearizable returns ctx without the value, for linearizable gets.
+func Linearizable(ctx context.Context) context.Context { return context.WithValue(ctx, Key{}, nil) }
