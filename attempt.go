@@ -81,7 +81,7 @@ func openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn,
 	return s, nil
 }
 
-// release ends the context of the stream if its owner need not use it any longer, by the rules of grpc.ClientConn.NewStream:
+// release ends the context of the stream by the rules of grpc.ClientConn.NewStream, but for Close, after which it ends with its parent:
 // the end of what gRPC has opened is not enough, because an interceptor may open it again. It returns the error as the owner
 // sees it.
 func (s *stream) release(err error, over bool) error {

@@ -63,7 +63,7 @@ type Channel struct {
 	// Observer receives events about backends, picks, ejections and hedges, and about lists and errors of Resolvers, or,
 	// without Resolvers, of those that are registered for "dns", "passthrough", "unix", "static", "etcd" and "kubernetes".
 	// Resolvers of a grpc.WithResolvers that follows are not used for these schemes. It is for channels of one target.
-	// With a proxy (HTTPS_PROXY) gRPC itself resolves dns targets, so that lists are not observed, and backends have the
+	// With a proxy (HTTPS_PROXY) gRPC leaves dns targets to that, so that no lists are observed, and backends have the
 	// proxy's address: grpc.WithNoProxy or NO_PROXY prevent that. Default: none.
 	Observer observe.Observer
 	// Report lists the channels while they are open, for introspect.Handler: backends with state, evidence and share,

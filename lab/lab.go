@@ -3,7 +3,7 @@
 //
 // [Start] starts the members as processes of the running program itself, which
 // carries the etcd server, or of another etcd executable. They are therefore real
-// processes: [Member.Stop] freezes one as a hung host does, [Member.Kill] ends one
+// processes: [Member.Freeze] stops one as a hung host does, [Member.Kill] ends one
 // as a crash does. Clients reach a member through its [Cluster.ClientLink], and
 // every member reaches every other through a link of its own, [Cluster.PeerLink],
 // so that each way can be cut, blackholed and delayed alone; see package link.

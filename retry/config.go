@@ -109,7 +109,7 @@ type Throttling struct {
 	// retries, in [DefaultConfig], is 10, as in the examples of gRFC A6.
 	MaxTokens float64
 	// TokenRatio is how many tokens a call earns, more than 0. The default for retries is
-	// 0.1: in sustained overload of etcd there are at most 1.1 attempts per call.
+	// 0.1: while etcd is overloaded there are at most 1.1 attempts per call.
 	TokenRatio float64
 }
 

@@ -209,7 +209,7 @@ func TestWhatWasLostBeforeAnUpgrade(t *testing.T) {
 		synctest.Wait()
 		loses.Store(false)
 		clienttest.Put(t, cluster, "a/2", "v")
-		cluster.Once("Status", func(call *fakeetcd.Call) { call.Answer(nil, errDenied) })
+		cluster.Once("Status", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCInvalidAuthToken) })
 		version.Store("3.5.18")
 		time.Sleep(25 * time.Minute)
 		synctest.Wait()

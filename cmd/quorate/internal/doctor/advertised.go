@@ -150,7 +150,7 @@ func (d *diagnosis) lossesLeft() {
 	switch left := serving - (voters/2 + 1); {
 	case voters == 0 || left < 0:
 	case left == 0 && serving < voters:
-		d.clusterFinding(Warning, "redundancy", "repair what the other findings name", "%d of %d voting members serve: one more loss stops all writes", serving, voters)
+		d.clusterFinding(Warning, "redundancy", "repair what the other findings name", "at most %d of %d voting members serve: one more loss stops all writes", serving, voters)
 	case known:
 		d.redundancy = fmt.Sprintf("%d of %d voting members serve; %d more can be lost", serving, voters, left)
 	}

@@ -179,7 +179,7 @@ func TestFindingsNameTheProblem(t *testing.T) {
 		},
 		{
 			"one more loss stops writes", at(member(1, members("", dead.Address(), member(3, same).start(t))).start(t)),
-			[]string{"warning  cluster: 2 of 3 voting members serve: one more loss stops all writes"},
+			[]string{"warning  cluster: at most 2 of 3 voting members serve: one more loss stops all writes"},
 			nil,
 		},
 	} {

@@ -160,7 +160,7 @@ func byMessage(text string, table []retry.Rule, by string) (recognised, bool) {
 	slices.SortStableFunc(rules, func(a, b retry.Rule) int { return cmp.Compare(len(b.Message), len(a.Message)) })
 	for _, rule := range rules {
 		if rule.Message != "" && strings.Contains(text, rule.Message) {
-			return recognised{err: status.Error(rule.Code, rule.Message), text: rule.Message, by: by, rule: rule}, true
+			return recognised{err: status.Error(rule.Code, rule.Message), text: strings.TrimSpace(rule.Message), by: by, rule: rule}, true
 		}
 	}
 	return recognised{}, false
@@ -279,7 +279,7 @@ var byText = []struct{ text, do string }{
 	{"no such host", "The name does not resolve: correct the endpoint, or DNS."},
 	{noSpaceLeft, "Free space on the disk of the member's data directory (df -h), then start the member again; on a disk of its own it cannot be filled by others."},
 	{"i/o timeout", "The host is down, or a firewall drops what is sent to it. quorate doctor."},
-	{"received message larger than max", "If the response is larger than the client takes, ask for less at a time, with a limit, or raise MaxCallRecvMsgSize; if the request is larger than the server takes, make it smaller."},
+	{"grpc: received message ", "If the response is larger than the client takes, ask for less at a time, with a limit, or raise MaxCallRecvMsgSize; if the request is larger than the server takes, make it smaller."},
 	{"trying to send message larger than max", "The request is larger than the client sends: make it smaller, or raise MaxCallSendMsgSize."},
 	{"context deadline exceeded", gaveUp},
 	{"context canceled", gaveUp},

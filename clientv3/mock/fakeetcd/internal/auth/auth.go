@@ -225,8 +225,8 @@ func (s *Store) RoleAdd(r *pb.AuthRoleAddRequest) (*pb.AuthRoleAddResponse, erro
 	return &pb.AuthRoleAddResponse{Header: &pb.ResponseHeader{}}, nil
 }
 
-// RoleGrantPermission answers an AuthRoleGrantPermissionRequest. The first range
-// of the role that begins with the key gets the new type, if it is the same one.
+// RoleGrantPermission answers an AuthRoleGrantPermissionRequest. A range that
+// the role has gets the new type, unless another one with its key was granted before: then it is added again.
 func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.AuthRoleGrantPermissionResponse, error) {
 	if r.Perm == nil {
 		return nil, rpctypes.ErrGRPCPermissionNotGiven
