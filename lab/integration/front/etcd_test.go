@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,7 +29,7 @@ type proxied struct {
 // startProxied starts a cluster, with a site of the documentation, and replacements, before it.
 func startProxied(t *testing.T, name string, replacements ...string) *proxied {
 	t.Helper()
-	c := labtest.Start(t, lab.Config{Election: 2 * time.Second}) // a busy machine makes a leader late, and an election fails puts
+	c := labtest.Start(t, lab.Config{})
 	for i, m := range c.Members() {
 		replacements = append(replacements, fmt.Sprintf("10.0.0.%d:2379", i+1), c.ClientLink(m).Addr())
 	}
