@@ -81,9 +81,9 @@ func openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn,
 	return s, nil
 }
 
-// release ends the context of the stream by the rules of grpc.ClientConn.NewStream, but for Close, after which it ends with its parent:
-// the end of what gRPC has opened is not enough, because an interceptor may open it again. It returns the error as the owner
-// sees it.
+// release ends the context of the stream once its owner need not use it any longer, by the rules of grpc.ClientConn.NewStream. It
+// does not end with what gRPC has opened, because an interceptor may open that again. After Close it ends with its parent.
+// release returns the error as the owner sees it.
 func (s *stream) release(err error, over bool) error {
 	if over {
 		s.cancel(nil)

@@ -86,8 +86,8 @@ type Channel struct {
 // Streams are checked for silence, each by its own pace, without Calls too: one on a backend that freezes ends with
 // Unavailable, about 0.5 s after four times its usual pause, or 0.25 s if that is longer, and its owner opens it elsewhere. One
 // that only sends ends about a second after the backend stops to take its messages. A stream without a pace, because it was
-// silent for long or is new, is checked every 10 to 20 s as the budget of probes allows. A stream on a healthy backend may be silent for ever. One whose
-// connection the server closes gracefully (GOAWAY) goes on there, as with gRPC's policies.
+// silent for long or is new, is checked every 10 to 20 s as the budget of probes allows. A stream on a healthy backend may be
+// silent for ever. One whose connection the server closes gracefully (GOAWAY) goes on there, as with gRPC's policies.
 //
 // A [balancer.Attempt] in the context of a call or a stream is honoured: its class, shape and need count, its Watcher is
 // called, and it records the latest endpoint.

@@ -23,7 +23,7 @@ func (ck *checker) checkWithReserve(s *subConn, reserve float64) {
 	}
 	started := ck.p.start(func() {
 		defer s.checking.Store(false)
-		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.sendWithReserve(s, forLiveness, reserve, nil) {
+		if s.unanswered(&s.livenessSent, time.Now()) > 0 || ck.p.prober.sendWithReserve(s, forLiveness, probeTimeout, reserve, nil) {
 			(&connCheck{p: ck.p, s: s}).run()
 		}
 	})
@@ -62,8 +62,7 @@ func (c *connCheck) round(start time.Time) (goesOn bool) {
 	// if the budget allows, one that still waits for the answer.
 	now := time.Now()
 	silent := c.s.unanswered(&c.s.livenessSent, now)
-	take := func(now time.Time) bool { return c.p.prober.budget.take(now, probeReserve) }
-	if !ended && silent > probeTimeout && now.After(c.next) && c.p.prober.sendWithBudget(c.s, forLiveness, silent+probeTimeout, take, nil) {
+	if !ended && silent > probeTimeout && now.After(c.next) && c.p.prober.sendWithReserve(c.s, forLiveness, silent+probeTimeout, probeReserve, nil) {
 		c.next = now.Add(silent + probeTimeout)
 	}
 	beside, elsewhere := c.p.checks.heardBeside(c.s, now)

@@ -17,9 +17,10 @@
 // stream is silent for longer than usual, or when an error suggests a fault. No single error ejects
 // an endpoint. The policy then prefers other endpoints and probes the suspect over the
 // affected connections, in rounds of 190 ms. An endpoint that gives no sign of life for
-// three rounds is Dead: reads and streams on it end at once, and so do its connections; one
-// on which writes wait is closed an eighth of [Options.WriteStallTimeout] later. An endpoint that is alive but completes
-// nothing for two rounds is Lagging: reads and streams on it end at once, writes after that timeout.
+// three rounds is Dead: reads and streams on it end at once, and so do its connections; one on
+// which writes wait is closed an eighth of [Options.WriteStallTimeout] later. An endpoint that is
+// alive but completes nothing for two rounds is Lagging: reads and streams on it end at once,
+// writes after that timeout.
 //
 // Both verdicts need a witness: another endpoint that completed work meanwhile. When all
 // endpoints are silent, the network, the whole cluster or this process is at fault, and

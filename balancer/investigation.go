@@ -183,7 +183,7 @@ func (i *investigation) send(s *subConn, kind probeKind) bool {
 	if i.hasLasted() {
 		reserve = faultReserve
 	}
-	if !i.p.prober.sendWithReserve(s, kind, reserve, func() { i.pending.Delete(key) }) {
+	if !i.p.prober.sendWithReserve(s, kind, probeTimeout, reserve, func() { i.pending.Delete(key) }) {
 		i.pending.Delete(key)
 		i.overBudget = true
 		return false

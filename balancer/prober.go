@@ -126,22 +126,22 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 		if !quiet {
 			pr.suspect(ep, now, silentStream)
 		}
-		return
-	case quiet && conn.heard.Since(now) < quietFor, !quiet && conn.completedSince(since):
-		return // it works, over the same connection
-	case len(pr.p.all()) < 2, quiet && ep.healthEntry().Silence(now) < quietFor, !quiet && ep.healthEntry().CompletedSince(since):
-		pr.p.checks.checkWithReserve(conn, faultReserve*min(float64(len(pr.p.all())-1), 1))
-		return
-	}
-	kind := forService
-	if quiet {
-		kind = forStatus
-	}
-	pr.p.start(func() {
-		if pr.sendWithReserve(conn, kind, faultReserve, nil) {
-			pr.awaitStream(conn, quiet, time.Now())
+	case quiet && conn.heard.Since(now) < quietFor, !quiet && conn.completedSince(since): // it works, over the same connection
+	case len(pr.p.all()) < 2:
+		pr.p.checks.checkConn(conn)
+	case quiet && ep.healthEntry().Silence(now) < quietFor, !quiet && ep.healthEntry().CompletedSince(since):
+		pr.p.checks.checkWithReserve(conn, faultReserve)
+	default:
+		kind := forService
+		if quiet {
+			kind = forStatus
 		}
-	})
+		pr.p.start(func() {
+			if pr.sendWithReserve(conn, kind, probeTimeout, faultReserve, nil) {
+				pr.awaitStream(conn, quiet, time.Now())
+			}
+		})
+	}
 }
 
 // awaitStream waits for the answer to the probe that was sent over the connection of a silent stream.
@@ -168,7 +168,7 @@ func (e *Endpoint) servedSince(t time.Time) bool {
 // send sends a probe over a connection, if it is ready and the budget allows it. done, if not
 // nil, is called when the probe ends.
 func (pr *prober) send(s *subConn, kind probeKind, done func()) bool {
-	return pr.sendWithReserve(s, kind, pr.reserve(s, kind), done)
+	return pr.sendWithReserve(s, kind, probeTimeout, pr.reserve(s, kind), done)
 }
 
 // reserve returns how many probes a probe leaves in the budget.
@@ -189,12 +189,12 @@ func (pr *prober) onlyProbesTell() bool {
 		!slices.ContainsFunc(pr.p.all(), func(ep *Endpoint) bool { return ep.InFlight() > 0 })
 }
 
-// sendWithReserve is send with the given reserve.
-func (pr *prober) sendWithReserve(s *subConn, kind probeKind, reserve float64, done func()) bool {
-	return pr.sendWithBudget(s, kind, probeTimeout, func(now time.Time) bool { return pr.budget.take(now, reserve) }, done)
+// sendWithReserve is send with the given timeout and reserve.
+func (pr *prober) sendWithReserve(s *subConn, kind probeKind, timeout time.Duration, reserve float64, done func()) bool {
+	return pr.sendWithBudget(s, kind, timeout, func(now time.Time) bool { return pr.budget.take(now, reserve) }, done)
 }
 
-// sendWithBudget is send with another budget and timeout.
+// sendWithBudget is send with the given timeout and budget.
 func (pr *prober) sendWithBudget(s *subConn, kind probeKind, timeout time.Duration, take func(now time.Time) bool, done func()) bool {
 	pr.p.mu.Lock()
 	sc, ready := s.sc, s.ready.Load()

@@ -39,10 +39,10 @@
 // after 5 ms ten times, and then ever more slowly, up to once a second.
 //
 // That holds for etcd from 3.4.36, 3.5.18 and 3.6.0 on, all members of the cluster. Watches of older ones lose events at compactions, for
-// instance the deletion of a key at the very revision that is compacted, if the watch resumes there. For each prefix the cache asks one member for its version,
-// every 10 minutes, and with backoff after an error; one that denies it keeps events. Until it is known, and if it is older, only serializable reads
-// without a revision are answered from memory. These, and informers, may then miss what the watch misses. With kine and the grpc-proxy, whose progress proves nothing
-// (clientv3.WatchResponse.IsProven), linearizable reads go to the server. [Cache.Freshness] says why reads do.
+// instance the deletion of a key at the very revision that is compacted, if the watch resumes there. For each prefix the cache asks one member for its
+// version, every 10 minutes, and with backoff after an error; a member that denies it keeps events. Until the version is known, and if it is older,
+// only serializable reads without a revision are answered from memory. These, and informers, may then miss what the watch misses. With kine and the
+// grpc-proxy, whose progress proves nothing (clientv3.WatchResponse.IsProven), linearizable reads go to the server. [Cache.Freshness] says why reads do.
 //
 // # Faults
 //

@@ -59,10 +59,7 @@ func within[T any](t *testing.T, c <-chan T, d time.Duration) (v T) {
 // A refusal that would be the same again is returned, and the job can still be acknowledged.
 func TestRefusedAck(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t, Config{})
-		p.enqueue(t, "letter")
-		w := p.work(t, 1, nil)
-		job := w.next(t)
+		_, job := r.handles(t)
 		ack := func(op clientv3.Op) error { return job.Ack(clienttest.Within(t), op) }
 		require.Equal(t, codes.ResourceExhausted, retry.CodeOf(ack(clientv3.OpPut("sent", strings.Repeat("x", 3<<20)))))
 		rev := r.Revision()
@@ -85,10 +82,7 @@ func TestRefusedAck(t *testing.T) {
 // The answer of the first request is lost, and the second one is refused: the outcome is unknown.
 func TestAckRefusedAfterALostAnswer(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t, Config{})
-		p.enqueue(t, "letter")
-		w := p.work(t, 1, nil)
-		job := w.next(t)
+		_, job := r.handles(t)
 		r.Once("Txn", func(call *fakeetcd.Call) {
 			_, _ = call.Execute()
 			r.Once("Txn", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCPermissionDenied) })
@@ -104,10 +98,7 @@ func TestAckRefusedAfterALostAnswer(t *testing.T) {
 // An Ack after one of unknown outcome does not say that the job is not acknowledged.
 func TestAckAfterOneOfUnknownOutcome(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t, Config{})
-		p.enqueue(t, "letter")
-		w := p.work(t, 1, nil)
-		job := w.next(t)
+		p, job := r.handles(t)
 		r.Once("Txn", func(call *fakeetcd.Call) {
 			_, _ = call.Execute()
 			<-call.Context().Done()
@@ -128,10 +119,7 @@ func TestAckAfterOneOfUnknownOutcome(t *testing.T) {
 // The answer of an acknowledgement arrives after its handler has returned an error, and the job is gone.
 func TestAckThatOutlastsItsHandler(t *testing.T) {
 	withRig(t, func(t *testing.T, r *rig) {
-		p := r.process(t, Config{})
-		p.enqueue(t, "letter")
-		w := p.work(t, 1, nil)
-		job := w.next(t)
+		p, job := r.handles(t)
 		release := make(chan struct{})
 		r.Once("Txn", func(call *fakeetcd.Call) {
 			resp, err := call.Execute()

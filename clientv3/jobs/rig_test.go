@@ -68,6 +68,14 @@ func (p *process) work(t *testing.T, places int, handle Handler) *working {
 	return w
 }
 
+// handles returns a process and the only job, which it handles.
+func (r *rig) handles(t *testing.T) (*process, *held) {
+	t.Helper()
+	p := r.process(t, Config{})
+	p.enqueue(t, "letter")
+	return p, p.work(t, 1, nil).next(t)
+}
+
 // next returns the next job that is held.
 func (w *working) next(t *testing.T) *held {
 	t.Helper()

@@ -141,9 +141,9 @@ const (
 
 // NewOrderViolationSwitchEndpointClosure returns an OrderViolationFunc that repeats
 // reads, on the next endpoint in the client's rotation, while at least one endpoint
-// has reached the revision, or may have because it denies its status; otherwise it returns [ErrNoGreaterRev]. It
-// requests the status of c's endpoints, concurrently and for at most a second; a
-// positive result is reused for a second.
+// has reached the revision, or may have because it denies its status; otherwise it
+// returns [ErrNoGreaterRev]. It requests the status of c's endpoints, concurrently and
+// for at most a second; a positive result is reused for a second.
 //
 // It does not change c's endpoints, and an error has no effect on later requests. It
 // is safe for concurrent use by any number of KVs of c.

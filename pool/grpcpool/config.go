@@ -38,8 +38,9 @@ type Config struct {
 	// TransportCredentials secures the connections like grpc.WithTransportCredentials, which must
 	// not be used in addition. With this field the pool learns the stream limit of each connection
 	// from the server, and opens as many connections as are useful. With credentials among the
-	// dial options it assumes 100, and calls beyond wait while another connection is being made. Learning the limit costs no allocation and no measurable time,
-	// but a plaintext connection keeps gRPC's read buffer while idle, 32 KB by default.
+	// dial options it assumes 100, and calls beyond wait while another connection is being made.
+	// Learning the limit costs no allocation and no measurable time, but a plaintext connection
+	// keeps gRPC's read buffer while idle, 32 KB by default.
 	TransportCredentials credentials.TransportCredentials
 
 	// Unary, Bulk and Streams bound the number of connections of each class.

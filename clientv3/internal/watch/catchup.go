@@ -269,7 +269,7 @@ func (c *catchup) abandon() int64 {
 var _ stage = (*watcher)(nil) // of its catchup
 
 func (w *watcher) open(from int64) *subscription {
-	s := newSubscription(&w.req, w, from)
+	s := newSubscription(&w.req, w, from, false)
 	w.sessionLocked().add(s)
 	return s
 }
@@ -327,7 +327,7 @@ func (w *watcher) afterCatchup() {
 func (w *watcher) rejoin() {
 	next := w.stop()
 	w.unsplit = true
-	w.current = newSubscription(&w.req, w, next)
+	w.current = newSubscription(&w.req, w, next, false)
 	w.sessionLocked().add(w.current)
 }
 

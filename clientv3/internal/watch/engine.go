@@ -185,7 +185,7 @@ func (e *Engine) transferLocked(w *watcher, from, to *shard, then func(*shard)) 
 		if to != from {
 			next := w.stop()
 			delete(from.watchers, w)
-			w.current = &subscription{req: &w.req, owner: w, next: next, progressPending: w.phase == paused && w.current.progressPending}
+			w.current = newSubscription(&w.req, w, next, w.phase == paused && w.current.progressPending)
 			to.adoptLocked(w)
 		}
 		then(to)

@@ -115,7 +115,7 @@ type reader struct {
 
 func newReader(t *testing.T, h *history, req Request) *reader {
 	r := &reader{t: t, hist: h, next: req.Rev, early: func() bool { return false }}
-	r.sub = newSubscription(&req, r, req.Rev)
+	r.sub = newSubscription(&req, r, req.Rev, false)
 	return r
 }
 

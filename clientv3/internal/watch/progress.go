@@ -193,7 +193,7 @@ func (sh *shard) renewLocked(w *watcher, resp *pb.WatchResponse) bool {
 		w.refusals++
 	}
 	next := w.stop()
-	w.current = newSubscription(&w.req, w, next)
+	w.current = newSubscription(&w.req, w, next, false)
 	sh.later = append(sh.later, func() { sh.engine.move(w, sh, newerLocked) })
 	if sh.stale.IsZero() {
 		sh.stale = time.Now()

@@ -33,7 +33,7 @@ func (sc *script) previous() *follower {
 
 func (sc *script) subscribe(req Request, rev int64) *follower {
 	f := &follower{}
-	f.sub = newSubscription(&req, f, rev)
+	f.sub = newSubscription(&req, f, rev, false)
 	sc.ss.add(f.sub)
 	return f
 }

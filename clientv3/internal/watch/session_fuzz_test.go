@@ -93,7 +93,7 @@ func (h *faultyPeer) add() {
 	if h.in.below(4) == 3 {
 		req.End = nil
 	}
-	s := newSubscription(&req, discarding{}, req.Rev)
+	s := newSubscription(&req, discarding{}, req.Rev, false)
 	h.subs = append(h.subs, s)
 	h.ss.add(s)
 }

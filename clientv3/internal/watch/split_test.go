@@ -54,7 +54,7 @@ func (sw *splitWatch) write(density int) {
 }
 
 func (sw *splitWatch) open(from int64) *subscription {
-	s := newSubscription(sw.req, nil, from)
+	s := newSubscription(sw.req, nil, from, false)
 	sw.opened = append(sw.opened, s)
 	sw.starts[s], sw.sent[s] = from, from
 	return s

@@ -89,7 +89,8 @@ func (l *link) open(leader bool, h *lineage.Tracker) (err error) {
 // that do not require one are served without, while leaderSearch runs.
 func (sh *shard) run() {
 	defer sh.cancel()
-	defer sh.engine.cfg.History.Subscribe(sh.engine.endHistories)() // only while it runs: an engine that has no watches is garbage without Close
+	// Only while it runs: an engine without watches is garbage, also if the program has not closed it.
+	defer sh.engine.cfg.History.Subscribe(sh.engine.endHistories)()
 	search := &leaderSearch{sh: sh, bound: minLeaderRetry}
 	leader := true
 	for next := sh.link; ; {

@@ -152,8 +152,8 @@ type owner interface {
 	mergeable() int
 }
 
-func newSubscription(req *Request, o owner, next int64) *subscription {
-	return &subscription{req: req, owner: o, next: next}
+func newSubscription(req *Request, o owner, next int64, progressPending bool) *subscription {
+	return &subscription{req: req, owner: o, next: next, progressPending: progressPending}
 }
 
 // become changes the state. What has arrived of a response in fragments is lost with the stream.

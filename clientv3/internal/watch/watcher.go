@@ -48,7 +48,7 @@ type watcher struct {
 func newWatcher(req Request, sink Sink, budget *Budget) *watcher {
 	w := &watcher{req: req, ready: make(chan struct{})}
 	w.buffer.sink, w.buffer.budget = sink, budget
-	w.current = newSubscription(&w.req, w, req.Rev)
+	w.current = newSubscription(&w.req, w, req.Rev, false)
 	return w
 }
 
@@ -197,7 +197,7 @@ func (w *watcher) pause(limit int) {
 	sh := w.shard.Load()
 	next, p := w.stop(), &sh.session.progress
 	w.phase, w.limit = paused, limit
-	w.current = &subscription{req: &w.req, owner: w, next: next, progressPending: w.current.progressPending || p.wanted || p.notify > 0}
+	w.current = newSubscription(&w.req, w, next, w.current.progressPending || p.wanted || p.notify > 0)
 	sh.later = append(sh.later, func() { sh.engine.logPause(&w.req, next, limit) })
 	if sh.dedicated {
 		sh.later = append(sh.later, func() { sh.engine.move(w, sh, ordinaryLocked) })

@@ -61,9 +61,10 @@
 // The members share one store, so all are always up to date. There is no time unless the test
 // starts it: leases live until ExpireLease ends them, or expire by time after EnableLeaseExpiry, at
 // their TTL and not up to a second later; leases and their keys are listed in order; tokens live
-// until InvalidateTokens; progress is sent only on request, unless WatchOptions say otherwise. Of what operators do it has Status, Defragment and Snapshot, and users, roles and
-// permissions that are added: other methods of the services Cluster, Maintenance and Auth are unimplemented
-// unless a hook answers them, and so are all of Health but Check. The leader changes only by
+// until InvalidateTokens; progress is sent only on request, unless WatchOptions say otherwise. Of
+// what operators do it has Status, Defragment and Snapshot, and users, roles and permissions that
+// are added: other methods of the services Cluster, Maintenance and Auth are unimplemented unless
+// a hook answers them, and so are all of Health but Check. The leader changes only by
 // SetLeader: a member that is stopped or frozen stays the leader. No member is a learner. A watch
 // catches up without pauses, and a client that reads slowly misses no events by a compaction.
 // Snapshots have the right form but not the content of a real database. Connections are never

@@ -69,8 +69,11 @@ func (d *diagnosis) advertised(urls []advertisedURL) {
 				d.memberFinding(a.member, Note, "advertised-other", "", fmt.Sprintf("it advertises %s, where member %s answers", a.url, d.nameOf(id)))
 			}
 		case d.reached(a.member.ID) || isLocal(a.url) && !d.allLocal():
-			d.memberFinding(a.member, Warning, "advertised-unreachable", setAdvertised,
-				"it advertises "+a.url+", and cannot be reached there from here: "+message(a.visit.err)+map[bool]string{true: "; that address is this machine"}[isLocal(a.url)])
+			cause := "it advertises " + a.url + ", and cannot be reached there from here: " + message(a.visit.err)
+			if isLocal(a.url) {
+				cause += "; that address is this machine"
+			}
+			d.memberFinding(a.member, Warning, "advertised-unreachable", setAdvertised, cause)
 		default:
 			d.failure(a.visit)
 		}

@@ -226,7 +226,8 @@ func (s *Store) RoleAdd(r *pb.AuthRoleAddRequest) (*pb.AuthRoleAddResponse, erro
 }
 
 // RoleGrantPermission answers an AuthRoleGrantPermissionRequest. A range that
-// the role has gets the new type, unless another one with its key was granted before: then it is added again.
+// the role has gets the new type, unless another one with its key was granted
+// before: then it is added again.
 func (s *Store) RoleGrantPermission(r *pb.AuthRoleGrantPermissionRequest) (*pb.AuthRoleGrantPermissionResponse, error) {
 	if r.Perm == nil {
 		return nil, rpctypes.ErrGRPCPermissionNotGiven
