@@ -19,7 +19,7 @@ func NewKV(kv clientv3.KV, orderViolationFunc OrderViolationFunc) clientv3.KV {
 	return quorate.NewKV(kv, orderViolationFunc)
 }
 
-// NewOrderViolationSwitchEndpointClosure returns an OrderViolationFunc that repeats reads, on the next endpoint in the client's rotation, while at least one endpoint is known to have reached the revision; otherwise it returns [ErrNoGreaterRev].
+// NewOrderViolationSwitchEndpointClosure returns an OrderViolationFunc that repeats reads, on the next endpoint in the client's rotation, while at least one endpoint has reached the revision, or may have because it denies its status; otherwise it returns [ErrNoGreaterRev].
 func NewOrderViolationSwitchEndpointClosure(c *clientv3.Client) OrderViolationFunc {
 	return quorate.NewOrderViolationSwitchEndpointClosure(c)
 }
