@@ -131,7 +131,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		c.count(now, answered, err)
 	}
 	st := ep.State()
-	if st != health.Serving && (answered || !ep.busy()) {
+	if st != health.Serving && (answered || !ep.hasInFlight()) {
 		p.prober.readmitUnprobed(ep, now.Time(), "nothing is in flight")
 	}
 	if st == health.Draining || ep.unwanted.Load() {

@@ -7,8 +7,8 @@ import (
 
 // checker ends connections that are silent, and work that cannot complete where it is.
 type checker struct {
-	p       *policy
-	seconds seconds
+	p           *policy
+	secondConns secondConns
 }
 
 // checkConn finds out whether a connection is alive. Only bytes on the connection itself show that. If the
@@ -77,11 +77,11 @@ func (c *connCheck) round(start time.Time) (goesOn bool) {
 		c.p.checks.closeSilent(c.s)
 		return false
 	case sinceOf(c.others, now) >= witnessAfter:
-		c.s.cutAllButWrites(unusable(c.s.ep, "other connections serve")) // they go on there
+		c.s.cutAllButWrites(unusableError(c.s.ep, "other connections serve")) // they go on there
 	case beside:
 	case c.s.class != Calls:
 		c.p.checks.checkConn(c.s.ep.conn(Calls)) // it may be the witness
-	case c.p.checks.trySecond(c.s, now):
+	case c.p.checks.trySecondConn(c.s, now):
 		return false
 	}
 	return true
@@ -111,14 +111,14 @@ func (c *connCheck) untilDead(now time.Time) time.Duration {
 func (c *connCheck) pause(now time.Time) time.Duration {
 	left := c.untilDead(now)
 	if c.alive.IsZero() && left < -2*acceptedWait {
-		return min(max(c.p.checks.untilSecond(now), watchInterval), 2*probeRound)
+		return min(max(c.p.checks.untilSecondConn(now), watchInterval), 2*probeRound)
 	}
 	return min(max(left, watchInterval), probeRound)
 }
 
 // closeSilent closes connections of an endpoint that are found dead, and calls Events.Closed.
 func (ck *checker) closeSilent(dead ...*subConn) {
-	reason := unusable(dead[0].ep, "its connection gives no sign of life")
+	reason := unusableError(dead[0].ep, "its connection gives no sign of life")
 	for _, s := range dead {
 		ck.p.close(s, reason)
 	}
@@ -133,7 +133,7 @@ const pauseShare = 8
 // closeLater closes connections of an endpoint that is found dead: at once, or, if writes wait on
 // them, after a while, unless the endpoint is heard meanwhile.
 func (ck *checker) closeLater(dead ...*subConn) {
-	reason := unusable(dead[0].ep, "its connection gives no sign of life")
+	reason := unusableError(dead[0].ep, "its connection gives no sign of life")
 	wait := ck.p.options().WriteStallTimeout / pauseShare
 	var now, later []*subConn
 	for _, s := range dead {

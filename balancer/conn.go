@@ -130,13 +130,12 @@ func (c *netConn) receiving(now time.Time) bool {
 	return c.received.Load()-c.complete.Load() >= largeMessage && c.arrived.Since(now) < transferPause
 }
 
-// backlog is the kernel's count of unsent and unacknowledged bytes of a connection. It is
-// zero on systems other than Linux and for connections other than TCP.
+// backlog is what the kernel knows (TCP_INFO) of the bytes sent on a connection. It is zero on systems other than Linux
+// and for connections other than TCP.
 type backlog struct {
-	acked  uint64 // bytes that have arrived at the peer
-	unsent uint32 // bytes that the network does not take yet
-	// repeated is set while the kernel repeats bytes that the peer does not acknowledge.
-	repeated bool
+	acked          uint64 // bytes that the peer has acknowledged
+	unsent         uint32 // bytes in the send buffer that were never sent
+	retransmitting bool   // the latest bytes sent are being retransmitted
 }
 
 // movedSince reports whether a backlog shrinks. Acknowledgements alone are no sign of

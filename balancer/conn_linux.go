@@ -101,7 +101,7 @@ func backlogOf(conn net.Conn) (b backlog) {
 	}
 	_ = raw.Control(func(fd uintptr) { // it fails if the connection is closed already
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			b = backlog{acked: info.Bytes_acked, unsent: info.Notsent_bytes, repeated: info.Retransmits > 0}
+			b = backlog{acked: info.Bytes_acked, unsent: info.Notsent_bytes, retransmitting: info.Retransmits > 0}
 		}
 	})
 	return b

@@ -191,7 +191,7 @@ func (e *Endpoint) checkCalls(s *shard, now health.Moment, found *findings) {
 		}
 		if now >= c.suspectAt {
 			c.suspectAt = now + now - c.start // the next time, it must be twice as old
-			if c.conn.isSilent(c.stat, c.start) {
+			if c.conn.completedNothing(c.stat, c.start) {
 				found.silence(c.conn, c.start, now, "no answer to "+c.method)
 			}
 		}
@@ -203,7 +203,7 @@ func (e *Endpoint) checkUnansweredLocked(now health.Moment, found *findings) {
 	for stat, start := range e.inflight.unanswered {
 		at := start + health.Moment(stat.SuspectAfter())
 		switch {
-		case !e.conn(Calls).isSilent(stat, start):
+		case !e.conn(Calls).completedNothing(stat, start):
 			delete(e.inflight.unanswered, stat)
 		case now < at:
 			found.checkBy(at)
@@ -214,9 +214,9 @@ func (e *Endpoint) checkUnansweredLocked(now health.Moment, found *findings) {
 	}
 }
 
-// isSilent reports whether no call of the shape was answered, and no work completed over the
-// connection, that began since start.
-func (s *subConn) isSilent(of *stat, start health.Moment) bool {
+// completedNothing reports whether nothing that began since start has succeeded: the endpoint answered no call of the
+// shape, and completed no work over the connection.
+func (s *subConn) completedNothing(of *stat, start health.Moment) bool {
 	return !of.answered.After(start.Time()) && !s.completedSince(start.Time())
 }
 
@@ -241,8 +241,8 @@ func (e *Endpoint) checkStreamsLocked(now health.Moment, found *findings) {
 	}
 }
 
-// busy reports whether anything is in flight.
-func (e *Endpoint) busy() bool {
+// hasInFlight reports whether a call or a stream is in flight.
+func (e *Endpoint) hasInFlight() bool {
 	if e.running.Load() > 0 {
 		return true
 	}
@@ -254,7 +254,7 @@ func (e *Endpoint) busy() bool {
 // retire closes the connections of an endpoint that is unwanted or removed, once nothing is in flight.
 func (e *Endpoint) retire() {
 	switch removed := e.removed(); {
-	case !removed && !e.unwanted.Load() || e.busy():
+	case !removed && !e.unwanted.Load() || e.hasInFlight():
 	case removed:
 		e.policy.drains.retire(e)
 	default:

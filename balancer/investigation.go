@@ -77,7 +77,7 @@ type investigation struct {
 // by gRPC's health check that it does not serve is probed only for the sake of its in-flight
 // work, in case it is dead.
 func (i *investigation) isNeeded() bool {
-	return needsProbes(i.ep.State()) && i.ep.Ready() && !i.ep.removed() && i.p.prober.canProbe() && (!i.ep.refuses.Load() || i.ep.busy())
+	return needsProbes(i.ep.State()) && i.ep.Ready() && !i.ep.removed() && i.p.prober.canProbe() && (!i.ep.refuses.Load() || i.ep.hasInFlight())
 }
 
 func (i *investigation) run() {
@@ -115,7 +115,7 @@ func (i *investigation) resign() {
 func (i *investigation) round(start time.Time) {
 	i.rounds++
 	i.overBudget = false
-	if (i.elected || i.ep.busy()) && !i.callsSuffice() {
+	if (i.elected || i.ep.hasInFlight()) && !i.callsSuffice() {
 		i.sendProbes()
 		i.probeWitness(start)
 	}

@@ -38,7 +38,7 @@ func (e *Endpoint) stuckLocally(now time.Time) (stuck []*call, since time.Time) 
 		switch {
 		case c.conn.silentFor(now) > 0:
 			began = now.Add(-c.conn.unanswered(&c.conn.probeSent, now))
-		case st.State != health.Lagging || now.Sub(began) < c.stat.SuspectAfter() || !c.conn.isSilent(c.stat, c.start):
+		case st.State != health.Lagging || now.Sub(began) < c.stat.SuspectAfter() || !c.conn.completedNothing(c.stat, c.start):
 			continue
 		}
 		if stuck = append(stuck, c); since.Before(began) {
@@ -57,7 +57,7 @@ func (i *investigation) cutLocal(now time.Time) {
 		return
 	}
 	for _, c := range stuck {
-		c.attempt.cut(unusable(i.ep, "others serve local reads"))
+		c.attempt.cut(unusableError(i.ep, "others serve local reads"))
 	}
 }
 

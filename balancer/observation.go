@@ -26,7 +26,7 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	case stalled:
 		i.p.note(i.ep, health.Evidence{Kind: health.Stalled, At: now, Detail: "alive, and nothing completed for " + o.stalled.Round(time.Millisecond).String()})
 	case silent:
-		i.leaveSilent(now)
+		i.cutSilent(now)
 	case undecided:
 		for _, s := range i.ep.connections() {
 			if s.ready.Load() && s.silentFor(now) >= deadAfter {
@@ -40,11 +40,11 @@ func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	}
 }
 
-// leaveSilent ends reads and streams on the endpoint's silent connections. They go on elsewhere.
-func (i *investigation) leaveSilent(now time.Time) {
+// cutSilent cuts reads and streams on the endpoint's silent connections. They continue elsewhere.
+func (i *investigation) cutSilent(now time.Time) {
 	for _, s := range i.ep.connections() {
 		if s.ready.Load() && s.silentFor(now) >= deadAfter {
-			s.cutAllButWrites(unusable(i.ep, "others serve"))
+			s.cutAllButWrites(unusableError(i.ep, "others serve"))
 		}
 	}
 }

@@ -52,7 +52,7 @@ type policy struct {
 	mu          sync.Mutex
 	config      config
 	given       *Options  // from the resolver, without the probe of a service config; nil before the first update
-	resolving   error     // the resolver's error, while there are no endpoints
+	resolverErr error     // the resolver's error, while there are no endpoints
 	nextPublish time.Time // when the pause after the latest picker ends
 	publishing  bool      // a picker follows at the end of the pause
 	closed      bool
@@ -104,10 +104,10 @@ func (p *policy) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.configure(s)
 	p.mu.Lock()
 	changes := p.replaceLocked(s.ResolverState.Endpoints)
-	p.resolving = nil
+	p.resolverErr = nil
 	var err error
 	if len(p.all()) == 0 {
-		p.resolving = errors.New("the resolver found no endpoints")
+		p.resolverErr = errors.New("the resolver found no endpoints")
 		err = balancer.ErrBadResolverState
 	}
 	p.mu.Unlock()
@@ -258,7 +258,7 @@ func (p *policy) newEndpoint(r resolver.Endpoint, taken bool) *Endpoint {
 func (p *policy) ResolverError(err error) {
 	p.mu.Lock()
 	if len(p.all()) == 0 {
-		p.resolving = errors.New(err.Error()) // without a gRPC status, as that of a connection
+		p.resolverErr = errors.New(err.Error()) // without a gRPC status, as that of a connection
 	}
 	p.mu.Unlock()
 	p.publish()

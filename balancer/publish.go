@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// publishPause is the pause between two pickers for each hundred endpoints: what a picker costs
-// grows with their number, and so do the events that call for one.
+// publishPause is the least time between two pickers for each hundred endpoints: with their number grow the cost of a
+// picker and the number of events that need one.
 const publishPause = time.Millisecond
 
 // publish gives gRPC a new picker: at once, or at the end of the pause after the latest one.
@@ -72,10 +72,10 @@ func (k *picker) refusesLike(was *picker) bool {
 	return len(k.connected)+len(was.connected) == 0 && k.err.Error() == was.err.Error()
 }
 
-// connectWantedLocked connects the endpoints that the strategy wants, in random order. In a
-// fixed order the streams of most clients would gather on the first endpoint, since
-// streams go to the first connection. A lost connection is made again before others are made in its place: servers
-// that close old ones (MaxConnectionAge) would cause a connection to each endpoint.
+// connectWantedLocked connects the endpoints that the strategy wants, in random order: streams go to the first
+// connection, so a fixed order would gather most clients' streams on one endpoint. While a lost connection reconnects, no
+// other is made in its place. Otherwise servers that close old connections (MaxConnectionAge) would cause one to each
+// endpoint.
 func (rc *reconnector) connectWantedLocked() {
 	wanted := make(map[*Endpoint]bool)
 	selective, isSelective := rc.p.strategy().(Selective)
@@ -94,11 +94,11 @@ func (rc *reconnector) connectWantedLocked() {
 			continue
 		}
 		ep.unwanted.Store(true)
-		if !ep.busy() { // else once nothing is in flight: a suspect must be found dead, and its calls freed
+		if !ep.hasInFlight() { // retire closes it later; until then it is probed, so that calls on a dead endpoint are cut
 			ep.shutLocked()
 		}
 	}
-	if isSelective && len(missing) > 0 && rc.anyReturnsLocked() {
+	if isSelective && len(missing) > 0 && rc.anyReconnectingLocked() {
 		time.AfterFunc(fallbackDelay, rc.p.publish)
 		return
 	}
@@ -107,9 +107,9 @@ func (rc *reconnector) connectWantedLocked() {
 	}
 }
 
-// anyReturnsLocked reports whether a connection that was lost, or that its server closes, is being made again, and
-// has not failed, taken long, or often been lost.
-func (rc *reconnector) anyReturnsLocked() bool {
+// anyReconnectingLocked reports whether a connection that was lost, or is closed by its server, is reconnecting, and has
+// not yet failed, taken fallbackDelay, or been lost more than maxBrief times in a row.
+func (rc *reconnector) anyReconnectingLocked() bool {
 	return slices.ContainsFunc(rc.p.all(), func(ep *Endpoint) bool {
 		s := ep.conn(Calls)
 		returns := s.sc != nil && s.made.Load() > 0 && !s.ready.Load() && s.failures == 0 && s.brief <= maxBrief
@@ -117,12 +117,12 @@ func (rc *reconnector) anyReturnsLocked() bool {
 	})
 }
 
-// connectivityLocked returns the state of the ClientConn, and the error of picks while there is no connection. A
-// failed connection counts as failing until it is established. The error has no gRPC status, which would fail calls
-// that wait for a connection.
+// connectivityLocked returns the state of the ClientConn, and the error of picks while no connection is ready. As with
+// gRPC's policies, a failed connection counts as failing until it is established. The error has no gRPC status: gRPC
+// would fail calls that wait for a connection with it.
 func (p *policy) connectivityLocked() (connectivity.State, error) {
 	if len(p.all()) == 0 {
-		return connectivity.TransientFailure, p.resolving
+		return connectivity.TransientFailure, p.resolverErr
 	}
 	var err error
 	now, connecting := time.Now(), false

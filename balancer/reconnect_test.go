@@ -151,13 +151,13 @@ func TestOutageEnds(t *testing.T) {
 	}
 }
 
-// official are the parameters of etcd's client.
-var official = grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 20 * time.Second}
+// grpcParams are gRPC's default backoff and connect timeout.
+var grpcParams = grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 20 * time.Second}
 
 // fleet is how many clients the tests of outages have.
 const fleet = 40
 
-// connectFleet connects clients that share nothing: Quorate's, or gRPC's own with the parameters official.
+// connectFleet connects clients that share nothing: Quorate's, or gRPC's own with the grpcParams.
 func connectFleet(t *testing.T, grpcOwn bool, servers []*server) {
 	t.Helper()
 	for range fleet {
@@ -168,7 +168,7 @@ func connectFleet(t *testing.T, grpcOwn bool, servers []*server) {
 		r := manual.NewBuilderWithScheme("test")
 		r.InitialState((&client{}).state(servers...))
 		cc, err := grpc.NewClient("test:///", grpc.WithResolvers(r), grpc.WithContextDialer(dialer(servers)),
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(official),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(grpcParams),
 			grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`))
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = cc.Close() })
@@ -239,13 +239,13 @@ func TestSimulatedAttemptsInAnOutage(t *testing.T) {
 // Where nothing answers, an endpoint is not tried again before an attempt has timed out.
 func TestAttemptsAreNotDoubled(t *testing.T) {
 	made := inOutage(t, 3, 2*time.Minute, false, func(s *server) { s.blackhole.Shut(); s.disconnect() }, func(s *server) { s.blackhole.Open() })
-	assert.LessOrEqual(t, made.after(2*time.Minute), 3*fleet*int(2*time.Minute/official.MinConnectTimeout))
+	assert.LessOrEqual(t, made.after(2*time.Minute), 3*fleet*int(2*time.Minute/grpcParams.MinConnectTimeout))
 }
 
 // With gRPC's own parameters, the policy makes no more attempts than gRPC's backoff admits.
 func TestBackoffOfGRPCIsALowerBound(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, servers []*server) {
-		params := official
+		params := grpcParams
 		params.Backoff.MaxDelay = time.Minute
 		c := connectBy(t, roundRobin, servers, []grpc.DialOption{grpc.WithConnectParams(params)})
 		c.warm()
@@ -350,15 +350,14 @@ func TestCallsWaitForAConnection(t *testing.T) {
 	})
 }
 
-const (
-	sample     = 10     // clients that share nothing
-	population = 10_000 // the clients that they stand for
-	interval   = 500 * time.Millisecond
-)
-
 // What faults cost 10,000 clients that share nothing, with two calls a second each: attempts to connect, and
 // probes. Twelve seconds of the fault, and eighteen after it, count.
 func TestSimulatedFleetInFaults(t *testing.T) {
+	const (
+		sample     = 10     // clients that share nothing
+		population = 10_000 // the clients that they stand for
+		interval   = 500 * time.Millisecond
+	)
 	freeze := func(s *server) { s.frozen.Shut() }
 	thaw := func(s *server) { s.frozen.Open() }
 	swallow := func(s *server) { s.frozen.Shut(); s.blackhole.Shut() }

@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	grpcbalancer "google.golang.org/grpc/balancer"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
@@ -21,7 +19,7 @@ import (
 	"github.com/quorate/quorate/health"
 )
 
-// The number of connections of a strategy, and of servers that get calls.
+// Each strategy connects to, and sends calls to, as many servers as its row says.
 func TestStrategiesConnect(t *testing.T) {
 	tests := map[string]struct {
 		connections int
@@ -145,8 +143,8 @@ func init() {
 		Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return roleAware{} },
 	})
 	balancer.Register(balancer.Builder{
-		Name:  "counts",
-		Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return counts{} },
+		Name:  "siblings",
+		Build: func(serviceconfig.LoadBalancingConfig) balancer.Strategy { return siblings{} },
 	})
 }
 
@@ -173,26 +171,26 @@ func TestRolesAreRequestedForRoleAwareStrategies(t *testing.T) {
 	})
 }
 
-// counts is a strategy that looks at all endpoints wherever the policy calls it.
-type counts struct{ roleAware }
+// siblings is a strategy that looks at all endpoints wherever the policy calls it.
+type siblings struct{ roleAware }
 
-func (counts) Attach(ep *balancer.Endpoint) any { return len(ep.Siblings()) }
+func (siblings) Attach(ep *balancer.Endpoint) any { return len(ep.Siblings()) }
 
-func (counts) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
+func (siblings) Wanted(all []*balancer.Endpoint) []*balancer.Endpoint {
 	if len(all) == 0 {
 		return nil
 	}
 	return all[0].Siblings()
 }
 
-func (counts) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
+func (siblings) Pick(_ balancer.Call, fit []*balancer.Endpoint) *balancer.Endpoint {
 	siblings := fit[0].Siblings()
 	return siblings[slices.Index(siblings, fit[0])]
 }
 
 func TestStrategiesMayLookAtAllEndpoints(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {
-		c := connect(t, `{"quorate_counts":{}}`, servers)
+		c := connect(t, `{"quorate_siblings":{}}`, servers)
 		ep := c.open(balancer.Bulk, nil).Endpoint()
 		assert.Equal(t, c.monitor.Endpoints(), ep.Siblings())
 		require.NoError(t, c.Close())
@@ -378,25 +376,4 @@ func TestConfigsSurviveJSON(t *testing.T) {
 			assert.Equal(t, config, again)
 		})
 	}
-}
-
-// controlled are credentials like those of xDS.
-type controlled struct {
-	credentials.TransportCredentials
-}
-
-func (controlled) UsesXDS() bool { return true }
-
-func (c controlled) Clone() credentials.TransportCredentials { return c }
-
-// gRPC looks for UsesXDS. Without it, the security of the control plane is ignored.
-func TestCredentialsOfXDS(t *testing.T) {
-	usesXDS := func(c credentials.TransportCredentials) bool {
-		x, ok := c.(interface{ UsesXDS() bool })
-		return ok && x.UsesXDS()
-	}
-	creds := balancer.Credentials(controlled{insecure.NewCredentials()})
-	assert.True(t, usesXDS(creds))
-	assert.True(t, usesXDS(creds.Clone()))
-	assert.False(t, usesXDS(balancer.Credentials(insecure.NewCredentials())))
 }

@@ -35,7 +35,7 @@ type Resolution struct {
 	Err error
 }
 
-// Ejection reports that an endpoint is no longer used.
+// Ejection reports that an endpoint is no longer used, because a better one is there.
 type Ejection struct {
 	Endpoint string
 	// State is the endpoint's state, and Evidence what led to it.
@@ -147,6 +147,6 @@ func Counter(name, unit, description string, value float64) Metric {
 	return Metric{Name: name, Unit: unit, Description: description, Counter: true, Value: value}
 }
 
-// MetricSource has metrics: *batch.KV, *cache.Cache, *cache.Informer, *idempotent.KV and *leaderelection.Metrics. Metrics
-// always returns at least one metric of each name.
+// MetricSource is implemented by *batch.KV, *cache.Cache, *cache.Informer, *idempotent.KV and *leaderelection.Metrics.
+// Metrics returns at least one metric of each name.
 type MetricSource interface{ Metrics() []Metric }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os/exec"
@@ -37,8 +36,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// revision returns the revision that the next write gets at the earliest.
-func revision(t *testing.T, ctl etcdctl) string {
+// nextRevision returns the current revision plus one: later writes have at least that.
+func nextRevision(t *testing.T, ctl etcdctl) string {
 	t.Helper()
 	vars := map[string]string{}
 	const want = "\"ClusterID\" : <_>\n\"MemberID\" : <_>\n\"Revision\" : <rev>\n\"RaftTerm\" : <_>\n\"More\" : false\n\"Count\" : 0\n"
@@ -49,10 +48,9 @@ func revision(t *testing.T, ctl etcdctl) string {
 	return fmt.Sprint(rev + 1)
 }
 
-// testWatch makes the watch begin in the past, so that nothing depends on how soon it
-// is there.
+// testWatch names a start revision, so that no event is lost if the puts come before the watch is created.
 func testWatch(t *testing.T, ctl etcdctl) {
-	watch := ctl.begin(t, "watch", "watch/", "--prefix", "--prev-kv", "--rev="+revision(t, ctl))
+	watch := ctl.begin(t, "watch", "watch/", "--prefix", "--prev-kv", "--rev="+nextRevision(t, ctl))
 	ctl.ok(t, "put", "watch/a", "1")
 	ctl.ok(t, "put", "watch/a", "2")
 	ctl.ok(t, "del", "watch/", "--prefix")
@@ -61,13 +59,13 @@ func testWatch(t *testing.T, ctl etcdctl) {
 }
 
 func testWatchCommand(t *testing.T, ctl etcdctl) {
-	watch := ctl.begin(t, "watch", "exec", "--rev="+revision(t, ctl), "--", "sh", "-c", "echo $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY $ETCD_WATCH_VALUE")
+	watch := ctl.begin(t, "watch", "exec", "--rev="+nextRevision(t, ctl), "--", "sh", "-c", "echo $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY $ETCD_WATCH_VALUE")
 	ctl.ok(t, "put", "exec", "1")
 	watch.expect("PUT", "exec", "1", `"PUT" "exec" "1"`)
 }
 
 func testWatchInteractive(t *testing.T, ctl etcdctl) {
-	rev := revision(t, ctl)
+	rev := nextRevision(t, ctl)
 	watch := ctl.begin(t, "watch", "--interactive")
 	watch.say("watch first --rev " + rev)
 	ctl.ok(t, "put", "first", "1")
@@ -84,15 +82,14 @@ func testWatchInteractive(t *testing.T, ctl etcdctl) {
 	}
 }
 
-// waiting returns when a prefix has n keys: so many sessions hold a lock or wait
-// for it.
-func waiting(t *testing.T, ctl etcdctl, prefix string, n int) {
+// awaitKeys returns when a prefix has n keys: each session that holds a lock, or waits for it, has one.
+func awaitKeys(t *testing.T, ctl etcdctl, prefix string, n int) {
 	t.Helper()
 	eventually(t, func() bool { return strings.Count(ctl.ok(t, "get", prefix, "--prefix", "--keys-only"), prefix) == n })
 }
 
-// held waits until a session prints the key that it holds, and then the lines of more.
-func held(t *testing.T, s *session, prefix string, more ...string) {
+// expectHolder waits until a session prints the key of the holder, and then more lines.
+func expectHolder(t *testing.T, s *session, prefix string, more ...string) {
 	t.Helper()
 	select {
 	case line, ok := <-s.lines:
@@ -105,12 +102,12 @@ func held(t *testing.T, s *session, prefix string, more ...string) {
 
 func testLock(t *testing.T, ctl etcdctl) {
 	first := ctl.begin(t, "lock", "lock")
-	held(t, first, "lock/", "")
+	expectHolder(t, first, "lock/", "")
 	second := ctl.begin(t, "lock", "lock")
-	waiting(t, ctl, "lock/", 2)
+	awaitKeys(t, ctl, "lock/", 2)
 	second.silent()
 	first.stop(syscall.SIGINT)
-	held(t, second, "lock/", "")
+	expectHolder(t, second, "lock/", "")
 	second.stop(syscall.SIGTERM)
 	require.Empty(t, ctl.ok(t, "get", "lock/", "--prefix"))
 }
@@ -125,26 +122,26 @@ func testLockCommand(t *testing.T, ctl etcdctl) {
 // testLockOfDeadHolder lets the lease of a killed holder expire.
 func testLockOfDeadHolder(t *testing.T, ctl etcdctl) {
 	dead := ctl.begin(t, "lock", "orphan", "--ttl=5")
-	held(t, dead, "orphan/")
+	expectHolder(t, dead, "orphan/")
 	next := ctl.begin(t, "lock", "orphan")
-	waiting(t, ctl, "orphan/", 2)
+	awaitKeys(t, ctl, "orphan/", 2)
 	next.silent()
 	dead.signal(syscall.SIGKILL)
-	held(t, next, "orphan/")
-	waiting(t, ctl, "orphan/", 1)
+	expectHolder(t, next, "orphan/")
+	awaitKeys(t, ctl, "orphan/", 1)
 }
 
 func testElect(t *testing.T, ctl etcdctl) {
 	first := ctl.begin(t, "elect", "election", "one")
-	held(t, first, "election/", "one")
+	expectHolder(t, first, "election/", "one")
 	observer := ctl.begin(t, "elect", "election", "--listen")
-	held(t, observer, "election/", "one")
+	expectHolder(t, observer, "election/", "one")
 	second := ctl.begin(t, "elect", "election", "two")
-	waiting(t, ctl, "election/", 2)
+	awaitKeys(t, ctl, "election/", 2)
 	second.silent()
 	first.stop(syscall.SIGTERM)
-	held(t, second, "election/", "two")
-	held(t, observer, "election/", "two")
+	expectHolder(t, second, "election/", "two")
+	expectHolder(t, observer, "election/", "two")
 	observer.stop(syscall.SIGINT)
 	second.stop(syscall.SIGINT)
 	require.Empty(t, ctl.ok(t, "get", "election/", "--prefix"))
@@ -174,8 +171,7 @@ type session struct {
 // begin starts a command. It is killed at the end of the test at the latest.
 func (e etcdctl) begin(t *testing.T, args ...string) *session {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &session{t: t, name: "etcdctl " + strings.Join(args, " "), cmd: e.command(ctx, args...), lines: make(chan string, 1000)}
+	s := &session{t: t, name: "etcdctl " + strings.Join(args, " "), cmd: e.command(t.Context(), args...), lines: make(chan string, 1000)}
 	s.cmd.Stderr = &s.stderr
 	in, err := s.cmd.StdinPipe()
 	require.NoError(t, err)
@@ -190,7 +186,6 @@ func (e etcdctl) begin(t *testing.T, args ...string) *session {
 		}
 	}()
 	t.Cleanup(func() {
-		cancel()
 		for range s.lines { // until its end
 		}
 		_ = s.cmd.Wait()
@@ -238,11 +233,10 @@ func (s *session) signal(sig syscall.Signal) {
 // end waits for the end of a command that prints no more, and compares its exit status.
 func (s *session) end(status int) {
 	s.t.Helper()
-	timeout := time.After(soon)
 	select {
 	case line, ok := <-s.lines:
 		require.False(s.t, ok, "%s printed %q, want its end", s.name, line)
-	case <-timeout:
+	case <-time.After(soon):
 		require.FailNow(s.t, "no end", "%s has not ended for %v", s.name, soon)
 	}
 	_ = s.cmd.Wait() // its result is the exit status

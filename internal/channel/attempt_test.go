@@ -405,15 +405,15 @@ func TestCutStream(t *testing.T) {
 
 // A stream whose connection is lost before the server received it ends; gRPC does not move it.
 func TestOpenedStreamDoesNotMove(t *testing.T) {
-	p := newPeers(t, "a", "b")
+	p := newFakeClientConn(t, "a", "b")
 	a := p.pick()
 	a.Pin()
 	_, err := p.pickFor(a)
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 	assert.Equal(t, retry.Ambiguous, retry.Classify(err, retry.Evidence{Sent: true}))
 
-	p.become("a", connectivity.TransientFailure)
-	p.become("b", connectivity.TransientFailure)
+	p.setState("a", connectivity.TransientFailure)
+	p.setState("b", connectivity.TransientFailure)
 	_, err = p.pickFor(a)
 	require.Error(t, err)
 	_, err = a.outcome("", status.FromContextError(a.ctx.Err()).Err())

@@ -248,7 +248,7 @@ func TestFailoverIsFreeOnce(t *testing.T) {
 // An interceptor may stop waiting for its call before gRPC does: an attempt that was evaluated as
 // never sent must not be sent afterwards.
 func TestNoPickAfterTheEnd(t *testing.T) {
-	p := newPeers(t, "a")
+	p := newFakeClientConn(t, "a")
 	a := newAttempt(t)
 	a.NotPicked() // it was queued
 	require.False(t, a.evidence("").Sent)

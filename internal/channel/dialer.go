@@ -48,9 +48,8 @@ const (
 	// Connection Attempt Delay that RFC 8305 recommends.
 	attemptDelay = 250 * time.Millisecond
 
-	// connectTimeout bounds the TCP handshake with one address: three SYNs, sent after 0,
-	// 1 and 3 s. The kernel would wait for the fourth until 7 s and for the fifth until
-	// 15 s, and so detect a recovered network late.
+	// connectTimeout bounds the TCP handshake with one address: SYNs are sent after 0, 1, 2, 3 and 4 s (before Linux 6.5
+	// after 0, 1 and 3 s). Later ones are ever further apart, so the kernel would detect a recovered network late.
 	connectTimeout = 5 * time.Second
 )
 

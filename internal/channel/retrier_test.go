@@ -185,7 +185,7 @@ func TestEndlessWorkSurvivesAnOutage(t *testing.T) {
 func TestOnlyAnOutageSlowsEndlessWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier, attempts := rangeRetrier(retry.Policy{}).Endless(), 0
-		retrier.c.monitor.SetEndpoints(newPeers(t, "only").of("only"))
+		retrier.c.monitor.SetEndpoints(newFakeClientConn(t, "only").of("only"))
 		retrier.opened = newAttempt(t)
 		retrier.opened.NotPicked()
 		for start := time.Now(); time.Since(start) < time.Minute; attempts++ {
@@ -261,9 +261,9 @@ func TestLeaderless(t *testing.T) {
 	}
 	for _, tt := range tests {
 		grpctest.Bubble(t, tt.name, func(t *testing.T) {
-			p := newPeers(t, "a", "b", "c")
+			p := newFakeClientConn(t, "a", "b", "c")
 			for _, address := range tt.lost {
-				p.become(address, connectivity.TransientFailure)
+				p.setState(address, connectivity.TransientFailure)
 			}
 			retrier, on := scriptedRetrier()
 			for i, s := range tt.steps {
@@ -282,7 +282,7 @@ func TestLeaderless(t *testing.T) {
 func TestNoPauseBeforeAStreamWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		retrier, on := scriptedRetrier()
-		on(newPeers(t, "only").endpoints["only"])
+		on(newFakeClientConn(t, "only").endpoints["only"])
 		for range 100 { // exhausts the budget
 			require.NoError(t, retrier.Next(t.Context(), errGone))
 		}
@@ -303,11 +303,11 @@ func TestNoPauseBeforeAStreamWithoutLeader(t *testing.T) {
 func TestNoLeaderFromAllReachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
-		p := newPeers(t, "a", "b")
+		p := newFakeClientConn(t, "a", "b")
 		retrier, on := scriptedRetrier()
 		on(p.endpoints["a"])
 		require.NoError(t, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
-		p.become("b", connectivity.TransientFailure)
+		p.setState("b", connectivity.TransientFailure)
 		assert.Equal(t, rpctypes.ErrGRPCNoLeader, retrier.Next(ctx, rpctypes.ErrGRPCNoLeader))
 	})
 }
@@ -315,8 +315,8 @@ func TestNoLeaderFromAllReachable(t *testing.T) {
 // Unreachable voters may come back, so the learner's refusal is not final.
 func TestALearnersRefusalWaitsForVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeers(t, "learner", "voter")
-		p.become("voter", connectivity.TransientFailure)
+		p := newFakeClientConn(t, "learner", "voter")
+		p.setState("voter", connectivity.TransientFailure)
 		retrier, on := scriptedRetrier()
 		on(p.endpoints["learner"])
 		for range 20 {
@@ -336,7 +336,7 @@ func TestDefaultRetrierOfEndlessWork(t *testing.T) {
 
 // The refusal of a removed endpoint does not count for its replacement.
 func TestRefusalsOfRemovedEndpointsDoNotCount(t *testing.T) {
-	p := newPeers(t, "a", "b", "c")
+	p := newFakeClientConn(t, "a", "b", "c")
 	a, b, c := p.endpoints["a"], p.endpoints["b"], p.endpoints["c"]
 	var r refusals
 	r.add(a)
@@ -354,7 +354,7 @@ func TestRefusalsOfRemovedEndpointsDoNotCount(t *testing.T) {
 
 func TestRemovedEndpointsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeers(t, "a", "b", "c")
+		p := newFakeClientConn(t, "a", "b", "c")
 		retrier, on := scriptedRetrier()
 		for _, address := range []string{"a", "b", "c"} {
 			on(p.endpoints[address])

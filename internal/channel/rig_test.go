@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -115,7 +116,7 @@ func (m *member) Authenticate(_ context.Context, r *pb.AuthenticateRequest) (*pb
 	if r.Password != "secret" {
 		return nil, rpctypes.ErrGRPCAuthFailed
 	}
-	return &pb.AuthenticateResponse{Token: r.Name + "-" + string(rune('0'+m.authenticates))}, nil
+	return &pb.AuthenticateResponse{Token: fmt.Sprint(r.Name, "-", m.authenticates)}, nil
 }
 
 // Watch sends the same response for each request until the stream ends.
@@ -252,7 +253,7 @@ func (c *heldConn) latest(t *testing.T, n int) *held {
 	return all[n-1]
 }
 
-// count is the reply to a Range.
+// count answers a Range with a response whose Count is n.
 func (h *held) count(n int64) {
 	h.reply.(*pb.RangeResponse).Count = n
 	h.answer <- nil
@@ -288,7 +289,7 @@ func goPut(ctx context.Context, c *Caller) *underWay {
 	return goCall(ctx, c, pb.KV_Put_FullMethodName, &pb.PutRequest{Key: []byte("k")}, &pb.PutResponse{})
 }
 
-// count returns the reply to a Range.
+// count returns the Count of the response to a Range.
 func (u *underWay) count() int64 { return u.reply.(*pb.RangeResponse).Count }
 
 // recorder records the events of an observer.
@@ -321,8 +322,8 @@ func (w *recorder) Ejected(e observe.Ejection)              { record(w, &w.eject
 func (w *recorder) Readmitted(e observe.Readmission)        { record(w, &w.readmits, e) }
 func (w *recorder) EndpointsSet(e []string)                 { record(w, &w.endpoints, e) }
 
-// peers are the endpoints of a policy whose connections a test controls.
-type peers struct {
+// fakeClientConn is gRPC's side of a policy. The test sets the states of its SubConns.
+type fakeClientConn struct {
 	gbalancer.ClientConn
 	t      *testing.T
 	policy gbalancer.Balancer
@@ -333,9 +334,9 @@ type peers struct {
 	endpoints map[string]*balancer.Endpoint
 }
 
-// newPeers returns connected endpoints with the given addresses.
-func newPeers(t *testing.T, addresses ...string) *peers {
-	p := &peers{t: t, subConns: make(map[string]*fakeSubConn), endpoints: make(map[string]*balancer.Endpoint)}
+// newFakeClientConn returns connected endpoints with the given addresses.
+func newFakeClientConn(t *testing.T, addresses ...string) *fakeClientConn {
+	p := &fakeClientConn{t: t, subConns: make(map[string]*fakeSubConn), endpoints: make(map[string]*balancer.Endpoint)}
 	p.policy = gbalancer.Get(balancer.Prefix+DefaultStrategy).Build(p, gbalancer.BuildOptions{})
 	t.Cleanup(p.policy.Close)
 	p.set(addresses...)
@@ -347,7 +348,7 @@ func newPeers(t *testing.T, addresses ...string) *peers {
 }
 
 // of returns endpoints by their addresses.
-func (p *peers) of(addresses ...string) []*balancer.Endpoint {
+func (p *fakeClientConn) of(addresses ...string) []*balancer.Endpoint {
 	var eps []*balancer.Endpoint
 	for _, a := range addresses {
 		require.Contains(p.t, p.endpoints, a)
@@ -357,7 +358,7 @@ func (p *peers) of(addresses ...string) []*balancer.Endpoint {
 }
 
 // set replaces the endpoints, and connects new ones.
-func (p *peers) set(addresses ...string) {
+func (p *fakeClientConn) set(addresses ...string) {
 	state := resolver.State{}
 	for _, a := range addresses {
 		state.Endpoints = append(state.Endpoints, resolver.Endpoint{
@@ -366,12 +367,12 @@ func (p *peers) set(addresses ...string) {
 	}
 	_ = p.policy.UpdateClientConnState(gbalancer.ClientConnState{ResolverState: state})
 	for _, a := range addresses {
-		p.become(a, connectivity.Ready)
+		p.setState(a, connectivity.Ready)
 	}
 }
 
-// become changes the state of a connection.
-func (p *peers) become(address string, s connectivity.State) {
+// setState changes the state of a connection.
+func (p *fakeClientConn) setState(address string, s connectivity.State) {
 	p.mu.Lock()
 	sc := p.subConns[address]
 	p.mu.Unlock()
@@ -384,7 +385,7 @@ func (p *peers) become(address string, s connectivity.State) {
 }
 
 // pick makes and returns an attempt that is answered.
-func (p *peers) pick(avoid ...*balancer.Endpoint) *attempt {
+func (p *fakeClientConn) pick(avoid ...*balancer.Endpoint) *attempt {
 	a := newAttempt(p.t)
 	a.Avoid = avoid
 	result, err := p.pickFor(a)
@@ -393,7 +394,7 @@ func (p *peers) pick(avoid ...*balancer.Endpoint) *attempt {
 	return a
 }
 
-func (p *peers) pickFor(a *attempt) (gbalancer.PickResult, error) {
+func (p *fakeClientConn) pickFor(a *attempt) (gbalancer.PickResult, error) {
 	p.mu.Lock()
 	picker := p.picker
 	p.mu.Unlock()
@@ -408,7 +409,7 @@ func newAttempt(t *testing.T) *attempt {
 }
 
 // NewSubConn implements balancer.ClientConn.
-func (p *peers) NewSubConn(addrs []resolver.Address, o gbalancer.NewSubConnOptions) (gbalancer.SubConn, error) {
+func (p *fakeClientConn) NewSubConn(addrs []resolver.Address, o gbalancer.NewSubConnOptions) (gbalancer.SubConn, error) {
 	sc := &fakeSubConn{listener: o.StateListener}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -417,7 +418,7 @@ func (p *peers) NewSubConn(addrs []resolver.Address, o gbalancer.NewSubConnOptio
 }
 
 // UpdateState implements balancer.ClientConn.
-func (p *peers) UpdateState(s gbalancer.State) {
+func (p *fakeClientConn) UpdateState(s gbalancer.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.picker = s.Picker

@@ -31,8 +31,8 @@ const (
 	idlePause     = 4 * time.Second
 	eagerFailures = 3
 
-	// shortStream is the age before which the end of a stream that worked counts as soon. After eagerFailures of them
-	// in a row, the pauses before the next ones grow.
+	// shortStream is the age below which a stream that worked counts as short when it ends. After eagerFailures short
+	// streams in a row, the pauses before the next ones grow.
 	shortStream = time.Second
 
 	// throttledBackoff is about how long work waits before it checks the retry budget again;
@@ -41,8 +41,9 @@ const (
 	throttledBackoff = 4 * time.Second
 	freeCheck        = 2
 
-	// minThrottled and maxThrottled bound the wait of other endless work while the budget is empty. It waits about
-	// as long as it has failed, and then makes an attempt: after a short fault the wait is short.
+	// minThrottled and maxThrottled bound the mean wait of other endless work before an attempt while the budget is
+	// empty. The mean is the time for which the work has failed: after a short fault the wait is short. A wait is 0.5 to
+	// 1.5 times the mean.
 	minThrottled = 500 * time.Millisecond
 	maxThrottled = 12 * time.Second
 
@@ -66,7 +67,7 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 	case r.progressed:
 		r.short++
 	}
-	free := r.isFree(class, a, cause)
+	free := r.useFree(class, a, cause)
 	r.fail(a.endpoint(), cause, now)
 	// The log has lines of its own for an outage, in which nothing is sent.
 	if r.endless && !r.warned && class != retry.NotSent && now.Sub(r.since) >= longFailure {
@@ -95,12 +96,11 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 	return err
 }
 
-// isFree reports whether another attempt takes nothing from the budget: if this one was not
-// sent, or its login was wrong, which has a backoff of its own; if it is a stream that made
-// progress; and once if it was lost with its connection, cut, or failed by a proxy. When a
-// member dies, each in-flight call fails once and moves to another endpoint; that is no
-// overload.
-func (r *Retrier) isFree(class retry.Class, a *attempt, cause error) bool {
+// useFree reports whether another attempt takes nothing from the budget: this one was not sent; its login was wrong, which
+// has its own backoff; or it is a stream that made progress. Once until the next Progress it is free too if the
+// connection was lost, the attempt was cut, or a proxy failed it; useFree records that. When a member dies, each
+// in-flight call fails once and moves to another endpoint; that is no overload.
+func (r *Retrier) useFree(class retry.Class, a *attempt, cause error) bool {
 	progressed, lost := r.progressed, r.lost
 	r.progressed = false
 	switch {
@@ -167,6 +167,8 @@ func (r *Retrier) wait(ctx context.Context, delay time.Duration, cause error) (i
 	return r.sleep(ctx, delay, ch, nil, cause)
 }
 
+// sleep waits for the delay. It returns early if wake has a value, or, as far as wakeSpacing allows, once improved is
+// closed; hasImproved reports the latter.
 func (r *Retrier) sleep(ctx context.Context, delay time.Duration, improved, wake <-chan struct{}, cause error) (hasImproved bool, err error) {
 	if log := r.c.log().Check(zap.DebugLevel, "trying again"); log != nil {
 		log.Write(zap.String("method", r.method), zap.Int("failures", r.failures), zap.Duration("after", delay), zap.Error(cause))

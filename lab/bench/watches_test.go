@@ -29,7 +29,7 @@ type benchmark struct {
 	name        string
 	size, short int // watches, leases or puts, and those of a short run
 	members     int
-	oneWay      time.Duration // latency of the links; without any, clients reach the members past them
+	oneWay      time.Duration // latency of the links in each direction; 0: clients connect to the members directly
 	run         func(setup) figures
 }
 
@@ -283,7 +283,7 @@ func watchHeap(ctx context.Context) *atomic.Uint64 {
 	return most
 }
 
-// follow puts a key with a client of its own, and times until the watch has delivered it.
+// follow puts a key with a client of its own, and measures the time from the response to each put until the watch delivers it.
 func (s setup) follow(ctx context.Context, w watch, delays *worst) {
 	writer := s.connect()
 	defer writer.Close()

@@ -319,7 +319,7 @@ func (p *program) collectAll() {
 	require.NoError(p.t, err)
 	p.t.Cleanup(func() { _ = once.Close() }) // the context of the test has ended, and with it the client
 	for _, source := range []observe.MetricSource{batch.New(p.client, batch.Config{JoinReads: true}), cached, informer, once, new(leaderelection.Metrics)} {
-		require.NoError(p.t, p.registry.Register(quorateprom.NewKVCollector("orders", source)))
+		require.NoError(p.t, p.registry.Register(quorateprom.NewSourceCollector("orders", source)))
 	}
 	for _, pools := range []prometheus.Collector{
 		quorateprom.NewPoolCollector("sessions", func() pool.Stats { return pool.Stats{} }),

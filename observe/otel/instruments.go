@@ -48,12 +48,12 @@ var (
 	// gapBuckets reach from a stream that moves to an outage of a minute.
 	gapBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 
-	// latencyBuckets are those of gRFC A66, and repetitionBuckets those of gRFC A96.
+	// latencyBuckets are those of gRFC A66, and retryBuckets those of gRFC A96.
 	latencyBuckets = []float64{
 		0, 0.00001, 0.00005, 0.0001, 0.0003, 0.0006, 0.0008, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.013, 0.016, 0.02,
 		0.025, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8, 1, 2, 5, 10, 20, 50, 100,
 	}
-	repetitionBuckets = []float64{1, 2, 3, 4, 5}
+	retryBuckets = []float64{1, 2, 3, 4, 5}
 )
 
 // instruments are made for each client; the clients of a provider share the metrics behind them.
@@ -100,8 +100,8 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		calls:       m.seconds("grpc.client.call.duration", "Time from the beginning of a call to its end, with all attempts and pauses.", latencyBuckets),
 		retryDelay:  m.seconds("grpc.client.call.retry_delay", "Time between the attempts of a call that was retried.", latencyBuckets),
 		attempts:    m.seconds("grpc.client.attempt.duration", "Time that an attempt of a call or a stream took.", latencyBuckets),
-		callRetries: m.repetitions("grpc.client.call.retries", "{retry}", "Retries of a call that was retried."),
-		callHedges:  m.repetitions("grpc.client.call.hedges", "{hedge}", "Hedges of a call that was hedged."),
+		callRetries: m.retryHistogram("grpc.client.call.retries", "{retry}", "Retries of a call that was retried."),
+		callHedges:  m.retryHistogram("grpc.client.call.hedges", "{hedge}", "Hedges of a call that was hedged."),
 	}
 	var err error
 	i.resolved, err = meter.Int64Gauge("quorate.client.resolver.endpoints", metric.WithUnit("{endpoint}"),
@@ -125,9 +125,9 @@ func (m *maker) seconds(name, description string, buckets []float64) metric.Floa
 	return h
 }
 
-func (m *maker) repetitions(name, unit, description string) metric.Int64Histogram {
+func (m *maker) retryHistogram(name, unit, description string) metric.Int64Histogram {
 	h, err := m.meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
-		metric.WithExplicitBucketBoundaries(repetitionBuckets...))
+		metric.WithExplicitBucketBoundaries(retryBuckets...))
 	m.errs = append(m.errs, err)
 	return h
 }
@@ -171,15 +171,15 @@ func (o *Observer) eachTally(do func(*tally)) {
 	})
 }
 
-// keys returns the attribute's key for a label.
-type keys func(label string) attribute.Key
+// keyFunc returns the attribute key of a label.
+type keyFunc func(label string) attribute.Key
 
 func poolKeys(label string) attribute.Key { return attribute.Key("quorate.pool." + label) }
 
 // observeMetrics reports what metrics returns, with the common attributes. every returns at least
 // one metric of each name.
 func observeMetrics(
-	provider metric.MeterProvider, common []attribute.KeyValue, key keys, every, metrics func() []observe.Metric,
+	provider metric.MeterProvider, common []attribute.KeyValue, key keyFunc, every, metrics func() []observe.Metric,
 ) (metric.Registration, error) {
 	if provider == nil {
 		return nil, errors.New("otel: no meter provider: pass otel.GetMeterProvider() or one of your own")
@@ -214,7 +214,7 @@ func newObservable(meter metric.Meter, m observe.Metric) (metric.Float64Observab
 	if m.Counter {
 		return meter.Float64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
 	}
-	return meter.Float64ObservableUpDownCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
+	return meter.Float64ObservableGauge(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Description))
 }
 
 // utf8Only quotes in place the texts of attributes that are not UTF-8: an exporter sends nothing that has one.
@@ -227,20 +227,20 @@ func utf8Only(attributes []attribute.KeyValue) []attribute.KeyValue {
 	return attributes
 }
 
-// ObserveKV reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
+// ObserveSource reports the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
 // or a *leaderelection.Metrics, such as "quorate.batch.rpcs" and "quorate.cache.gets"
-// (docs/observing.md), until the registration is ended. The attribute "quorate.client.name" is name.
-// The error says that the provider is missing, or is the provider's.
-func ObserveKV(provider metric.MeterProvider, name string, kv observe.MetricSource) (metric.Registration, error) {
-	return observeMetrics(provider, []attribute.KeyValue{clientKey.String(name)}, kvKeys, kv.Metrics, kv.Metrics)
+// (docs/observing.md), until Unregister. The attribute "quorate.client.name" is name.
+// It returns an error if provider is nil, and otherwise the provider's.
+func ObserveSource(provider metric.MeterProvider, name string, source observe.MetricSource) (metric.Registration, error) {
+	return observeMetrics(provider, []attribute.KeyValue{clientKey.String(name)}, kvKeys, source.Metrics, source.Metrics)
 }
 
 func kvKeys(label string) attribute.Key { return attribute.Key("quorate.kv." + label) }
 
 // ObservePool reports the metrics of a pool of resources, "quorate.pool.resources" and others
-// (docs/observing.md), until the registration is ended. The attribute "quorate.pool.name" is
-// name. stats is the Stats method of the pool; it is called with each collection. The error says
-// that the provider is missing, or is the provider's.
+// (docs/observing.md), until Unregister. The attribute "quorate.pool.name" is
+// name. stats is the Stats method of the pool; it is called with each collection. ObservePool
+// returns an error if provider is nil, and otherwise the provider's.
 func ObservePool(provider metric.MeterProvider, name string, stats func() pool.Stats) (metric.Registration, error) {
 	metrics := func() []observe.Metric { return pools.Of(stats()) }
 	return observeMetrics(provider, []attribute.KeyValue{attribute.String("quorate.pool.name", name)}, poolKeys, metrics, metrics)

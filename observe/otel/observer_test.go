@@ -71,6 +71,8 @@ func gathered(t *testing.T, reader *sdk.ManualReader, client string) map[string]
 			addValues(all, name, client, data.DataPoints)
 		case metricdata.Gauge[int64]:
 			addValues(all, name, client, data.DataPoints)
+		case metricdata.Gauge[float64]:
+			addValues(all, name, client, data.DataPoints)
 		case metricdata.Histogram[int64]:
 			addHistograms(all, name, client, data.DataPoints)
 		case metricdata.Histogram[float64]:

@@ -56,7 +56,7 @@ func (m metrics) Metrics() []observe.Metric { return m }
 
 func TestKV(t *testing.T) {
 	reader, provider := newProvider()
-	registration, err := quorateotel.ObserveKV(provider, "orders", metrics{
+	registration, err := quorateotel.ObserveSource(provider, "orders", metrics{
 		observe.Counter("quorate.cache.gets", "{call}", "Gets.", 7).By("result", "hit"),
 	})
 	require.NoError(t, err)

@@ -232,12 +232,12 @@ func (d descs) collect(ch chan<- prometheus.Metric, metrics []observe.Metric, ot
 	}
 }
 
-// NewKVCollector returns the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
+// NewSourceCollector returns the metrics of a *batch.KV, a *cache.Cache, a *cache.Informer, an *idempotent.KV
 // or a *leaderelection.Metrics, which are "quorate_batch_rpcs_total", "quorate_cache_gets_total" and
 // others (docs/observing.md), read at each collection. The label "client" is name; a registry refuses
 // a second collector of the same type and name.
-func NewKVCollector(name string, kv observe.MetricSource) prometheus.Collector {
-	return newMetricCollector("client", name, kv.Metrics)
+func NewSourceCollector(name string, source observe.MetricSource) prometheus.Collector {
+	return newMetricCollector("client", name, source.Metrics)
 }
 
 // NewPoolCollector returns the metrics of a pool of resources, which are "quorate_pool_resources"

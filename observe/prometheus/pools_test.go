@@ -59,11 +59,11 @@ func TestKV(t *testing.T) {
 
 	registry := prometheus.NewPedanticRegistry()
 	shared := batch.New(client, batch.Config{JoinReads: true})
-	registry.MustRegister(quorateprom.NewKVCollector("orders", shared))
+	registry.MustRegister(quorateprom.NewSourceCollector("orders", shared))
 	cached, err := cache.New(client, cache.Config{Prefixes: []string{"config/"}})
 	require.NoError(t, err)
 	defer cached.Close()
-	registry.MustRegister(quorateprom.NewKVCollector("orders", cached))
+	registry.MustRegister(quorateprom.NewSourceCollector("orders", cached))
 
 	require.NoError(t, cached.WaitSynced(t.Context()))
 	_, err = cached.Get(t.Context(), "config/a")

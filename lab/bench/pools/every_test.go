@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryContender takes a short sample of each. What comes out is for the machine to say.
+// TestEveryContender takes a short sample of each contender. It checks no values: they depend on the machine.
 func TestEveryContender(t *testing.T) {
 	for _, c := range cases() {
 		for _, contender := range c.contenders {

@@ -65,7 +65,7 @@ func TestCallsDoNotNoticeGOAWAYs(t *testing.T) {
 			var s load
 			s.run(dial(t, toNginx, policy, retryPolicy), callers, calls)
 			assert.Empty(t, s.errors)
-			assert.Empty(t, s.cut)
+			assert.Empty(t, s.partial)
 			assert.GreaterOrEqual(t, toNginx.Stats().Accepted, uint64(calls/perConnection), "connections are replaced")
 			assert.Len(t, executed(servers), calls)
 		})
@@ -85,7 +85,7 @@ func TestACallIsRefusedByTwoConnections(t *testing.T) {
 			s.run(dial(t, toNginx, "quorate_round_robin", ""), callers, calls)
 			failed = len(s.errors)
 			t.Logf("%d of %d calls failed", failed, calls)
-			assert.Empty(t, s.cut)
+			assert.Empty(t, s.partial)
 			for _, err := range s.errors {
 				assert.Equal(t, codes.Unavailable, status.Code(err))
 				assert.Equal(t, "the connection is draining", status.Convert(err).Message())

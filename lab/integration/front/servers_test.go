@@ -62,7 +62,7 @@ func (s *server) UnaryCall(_ context.Context, req *pb.SimpleRequest) (*pb.Simple
 	return &pb.SimpleResponse{Username: s.addr()}, nil
 }
 
-// FullDuplexCall answers each message with as many bytes as it holds.
+// FullDuplexCall echoes the payload of each message.
 func (s *server) FullDuplexCall(stream grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error {
 	for {
 		req, err := stream.Recv()
@@ -80,48 +80,48 @@ type load struct {
 	next   atomic.Int64
 	mu     sync.Mutex
 	errors []error
-	cut    []error         // the errors of calls whose answer had begun, which gRPC never repeats
+	partial []error // errors of calls whose response headers had arrived, which gRPC never retries
 	ok     map[string]bool // by payload
 }
 
 // run makes calls, from as many goroutines as there are callers.
-func (s *load) run(conn *grpc.ClientConn, callers, calls int) {
-	s.ok = map[string]bool{}
+func (l *load) run(conn *grpc.ClientConn, callers, calls int) {
+	l.ok = map[string]bool{}
 	client := pb.NewTestServiceClient(conn)
 	var running sync.WaitGroup
 	for range callers {
 		running.Go(func() {
 			for {
-				n := s.next.Add(1)
+				n := l.next.Add(1)
 				if n > int64(calls) {
 					return
 				}
-				s.call(client, fmt.Sprintf("%p/%d", s, n))
+				l.call(client, fmt.Sprintf("%p/%d", l, n))
 			}
 		})
 	}
 	running.Wait()
 }
 
-func (s *load) call(client pb.TestServiceClient, payload string) {
+func (l *load) call(client pb.TestServiceClient, payload string) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	var header metadata.MD
 	_, err := client.UnaryCall(ctx, &pb.SimpleRequest{Payload: &pb.Payload{Body: []byte(payload)}}, grpc.Header(&header))
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
 	case err != nil && header != nil:
-		s.cut = append(s.cut, err)
+		l.partial = append(l.partial, err)
 		return
 	case err != nil:
-		s.errors = append(s.errors, err)
+		l.errors = append(l.errors, err)
 		return
 	}
-	s.ok[payload] = true
+	l.ok[payload] = true
 }
 
-// executed returns how often each request was, on all servers together.
+// executed returns how often each request was executed, on all servers together.
 func executed(servers []*server) map[string]int {
 	sum := map[string]int{}
 	for _, s := range servers {

@@ -42,7 +42,7 @@ func TestBesideKuberesolver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a comparison, with waits for what does not come")
 	}
-	shared := startReal(t)
+	shared := startAPIServer(t)
 	ours := find(t, newScene(t, shared, "ours"), func(s *scene) resolver.Builder {
 		return s.builder(t, func(c *kubernetes.Config) { c.MassRemovalDelay = time.Second })
 	})

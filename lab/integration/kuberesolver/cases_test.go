@@ -19,7 +19,7 @@ import (
 
 // TestReal runs what depends on the API server, each case in a namespace of its own.
 func TestReal(t *testing.T) {
-	shared := startReal(t)
+	shared := startAPIServer(t)
 	for namespace, test := range map[string]func(*testing.T, *scene){
 		"slices":         slicesChange,
 		"everywhere":     manifestForAll,

@@ -34,14 +34,14 @@ const (
 
 // scene is what a case happens in: a namespace of an API server, and a client there.
 type scene struct {
-	*real
+	*apiServer
 	namespace string
 	config    *rest.Config
 }
 
-func newScene(t *testing.T, server *real, namespace string) *scene {
+func newScene(t *testing.T, server *apiServer, namespace string) *scene {
 	t.Helper()
-	return &scene{real: server, namespace: namespace, config: server.admit(t, namespace)}
+	return &scene{apiServer: server, namespace: namespace, config: server.admit(t, namespace)}
 }
 
 // target is the service's.

@@ -32,16 +32,15 @@ import (
 	"github.com/quorate/quorate/lab/kube"
 )
 
-// real is a kube-apiserver over etcd, which all cases share, each in a namespace of its
-// own.
-type real struct {
+// apiServer is a kube-apiserver over etcd. All cases share it; each has its own namespace.
+type apiServer struct {
 	plane *kube.ControlPlane
 	core  *core.CoreV1Client
 	admin dynamic.Interface
 }
 
-// startReal starts the control plane, or skips the test where there is no executable.
-func startReal(t *testing.T) *real {
+// startAPIServer starts the control plane, or skips the test where there is no executable.
+func startAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	if os.Getenv(kube.BinaryEnv) == "" {
 		t.Skipf("%s names no kube-apiserver: `make kube-test` builds one and runs this", kube.BinaryEnv)
@@ -54,7 +53,7 @@ func startReal(t *testing.T) *real {
 		}
 		assert.NoError(t, plane.Close())
 	})
-	r := &real{plane: plane}
+	r := &apiServer{plane: plane}
 	config, client := plane.Direct()
 	r.core, err = core.NewForConfigAndClient(config, client)
 	require.NoError(t, err)
@@ -64,7 +63,7 @@ func startReal(t *testing.T) *real {
 }
 
 // repair continues or restarts the server if a case has left it stopped or dead.
-func (r *real) repair(t *testing.T) {
+func (r *apiServer) repair(t *testing.T) {
 	if r.plane.Server().Continue() != nil {
 		assert.NoError(t, r.plane.Server().Restart(context.WithoutCancel(t.Context())))
 	}
@@ -72,20 +71,20 @@ func (r *real) repair(t *testing.T) {
 
 // admit makes a namespace with a service account that may do there what the resolver's manifest allows, and returns the
 // configuration of a client.
-func (r *real) admit(t *testing.T, namespace string) *rest.Config {
+func (r *apiServer) admit(t *testing.T, namespace string) *rest.Config {
 	t.Cleanup(func() { r.repair(t) })
 	r.createNamespace(t, namespace)
 	return r.allow(t, namespace, roleManifest)
 }
 
 // admitEverywhere does so with the manifest for all namespaces.
-func (r *real) admitEverywhere(t *testing.T) *rest.Config {
+func (r *apiServer) admitEverywhere(t *testing.T) *rest.Config {
 	r.createNamespace(t, accountHome)
 	return r.allow(t, accountHome, clusterManifest)
 }
 
 // createNamespace makes a namespace, if it does not exist.
-func (r *real) createNamespace(t *testing.T, name string) {
+func (r *apiServer) createNamespace(t *testing.T, name string) {
 	_, err := r.core.Namespaces().Create(within(t, testTimeout), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
@@ -93,7 +92,7 @@ func (r *real) createNamespace(t *testing.T, name string) {
 }
 
 // allow applies a manifest, and returns the configuration of the client that it is for.
-func (r *real) allow(t *testing.T, namespace, name string) *rest.Config {
+func (r *apiServer) allow(t *testing.T, namespace, name string) *rest.Config {
 	r.applyManifest(t, namespace, name)
 	reply, err := r.core.ServiceAccounts(namespace).CreateToken(within(t, testTimeout), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -102,7 +101,7 @@ func (r *real) allow(t *testing.T, namespace, name string) *rest.Config {
 }
 
 // applyManifest applies the objects of a manifest: those without a namespace in the given one, unless their kind has none.
-func (r *real) applyManifest(t *testing.T, namespace, name string) {
+func (r *apiServer) applyManifest(t *testing.T, namespace, name string) {
 	t.Helper()
 	text := manifest(t, name)
 	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text)); ; {
@@ -123,7 +122,7 @@ func (r *real) applyManifest(t *testing.T, namespace, name string) {
 }
 
 // apply creates an object, or changes the existing one to it, by one PATCH (a server-side apply).
-func (r *real) apply(t *testing.T, object *unstructured.Unstructured) {
+func (r *apiServer) apply(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp") // the server sets it
 	_, err := r.resource(object.GroupVersionKind(), object.GetNamespace()).
@@ -133,7 +132,7 @@ func (r *real) apply(t *testing.T, object *unstructured.Unstructured) {
 
 // resource returns the client of a kind, in a namespace unless that is empty. The resource is the plural that nearly all kinds
 // have, in lower case.
-func (r *real) resource(kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
+func (r *apiServer) resource(kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
 	if namespace == "" {
 		return r.admin.Resource(plural)
@@ -143,7 +142,7 @@ func (r *real) resource(kind schema.GroupVersionKind, namespace string) dynamic.
 
 // compact compacts the history of etcd, beyond everything that clients have seen: it makes a change of its own. An API server that
 // is started afterwards answers 410 to watches that resume.
-func (r *real) compact(t *testing.T) {
+func (r *apiServer) compact(t *testing.T) {
 	kv := pb.NewKVClient(r.plane.Etcd().Members()[0].Conn())
 	now, err := kv.Put(within(t, testTimeout), &pb.PutRequest{Key: []byte("compact")})
 	require.NoError(t, err)
@@ -152,13 +151,13 @@ func (r *real) compact(t *testing.T) {
 }
 
 // hangUp resets the connections of clients.
-func (r *real) hangUp() {
+func (r *apiServer) hangUp() {
 	r.plane.Link().Cut()
 	r.plane.Link().Heal()
 }
 
 // restart starts a server that was killed.
-func (r *real) restart(t *testing.T) {
+func (r *apiServer) restart(t *testing.T) {
 	t.Helper()
 	require.NoError(t, r.plane.Server().Restart(within(t, testTimeout)))
 }
@@ -177,16 +176,16 @@ func (s *scene) grant(t *testing.T) {
 }
 
 // awaitAnswer waits until a watch with a token is answered with a status.
-func (r *real) awaitAnswer(t *testing.T, token, namespace string, code int) {
+func (r *apiServer) awaitAnswer(t *testing.T, token, namespace string, code int) {
 	t.Helper()
 	config := r.plane.ConfigFor(token)
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	defer client.CloseIdleConnections()
 	url := config.Host + "/apis/discovery.k8s.io/v1/namespaces/" + namespace + "/endpointslices?watch=true&timeoutSeconds=1"
+	req, err := http.NewRequestWithContext(within(t, testTimeout), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		req, err := http.NewRequestWithContext(within(t, testTimeout), http.MethodGet, url, http.NoBody)
-		require.NoError(t, err)
 		resp, err := client.Do(req)
 		if err != nil {
 			return false

@@ -44,7 +44,7 @@ func TestMeter(t *testing.T) {
 
 		m.wrote("3", 1)
 		time.Sleep(3 * time.Second)
-		assert.InDelta(t, 3, m.read().Event, 0, "what never came is as late as it is")
+		assert.InDelta(t, 3, m.read().Event, 0, "an event that is not delivered counts as late until now")
 		m.delivered("4")
 		m.forget("4")
 		m.forget("3")
@@ -61,7 +61,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// One fault under load, on the API server that is there.
+// TestKill injects one fault under load, with the kube-apiserver that kube.BinaryEnv names.
 func TestKill(t *testing.T) {
 	path := os.Getenv(kube.BinaryEnv)
 	if path == "" {

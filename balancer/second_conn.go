@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// A second connection to an endpoint is the witness where nothing else can be one: the endpoint
-// is the only one, or all of them are silent. A NAT or a firewall may have forgotten the
-// connection, the server behind a virtual address may be frozen, or a name may have moved. Where
-// the second connection serves, the first one is dead, and the second takes its place. A member
-// that is frozen, and a cluster that is overloaded, let the second one wait as well.
+// A second connection to an endpoint is the witness where no other endpoint can be: there is only one, or all are
+// silent. A NAT or a firewall may have dropped the flow, the server behind a virtual address may be frozen, or a name
+// may have another address now. If the second connection serves, the first one is dead and the second replaces it. A
+// frozen member, or an overloaded cluster, does not answer on the second connection either.
 
 const (
-	// defaultDialTimeout is how long the network may take to make a second connection where a name is to be
-	// resolved first, or the latency is not known: two retransmissions of its first packet.
+	// defaultDialTimeout is how long the network may take to make a second connection where a name must be resolved
+	// first, or the latency is not known. The SYN is sent again after 1 s, and since Linux 6.5 after 2 s.
 	defaultDialTimeout = 2200 * time.Millisecond
 	// acceptedWait is the silence after which a second connection is made to an endpoint whose kernel
 	// acknowledges what is sent: its server may be overloaded. Where nothing is acknowledged there is no wait.
@@ -22,62 +21,62 @@ const (
 	// secondAnswers is how many liveness checks a second connection must answer while the first one
 	// is silent.
 	secondAnswers = 2
-	// Another second connection is tried after 1/secondShare to 2/secondShare of the silence, or with the backoff of
+	// Another second connection is tried after 1/retryShare to 2/retryShare of the silence, or with the backoff of
 	// attempts to connect if that is longer, or after 1/lostShare of the silence if the packets of the last one were
 	// lost. Attempts whose packets are all lost cost servers nothing, and show the end of an outage. TCP may take as
 	// long again as the outage lasted to repeat what was sent on the first connection.
-	secondShare = 10
-	lostShare   = 50
+	retryShare = 10
+	lostShare  = 50
 )
 
-// seconds schedules the second connections of a client, one at a time. The policy's lock
+// secondConns schedules the second connections of a client, one at a time. The policy's lock
 // guards it.
-type seconds struct {
+type secondConns struct {
 	running bool
 	due     time.Time // when the next one may be made
 	latest  *Endpoint // the endpoint of the latest one
 	useless int       // accepted ones in a row that replaced none
 }
 
-// trial is a second connection beside a silent one.
-type trial struct {
+// secondConn is a trial of a second connection beside a silent one.
+type secondConn struct {
 	p           *policy
 	old, second *subConn
 	before      backlog // the backlog of the old one
 	lost        bool    // the network has not made the connection in time
 }
 
-// trySecond makes a second connection to the endpoint of a silent one, unless it is too early
+// trySecondConn makes a second connection to the endpoint of a silent one, unless it is too early
 // for that, and reports whether the second connection has replaced the silent one.
-func (ck *checker) trySecond(old *subConn, now time.Time) bool {
-	t := &trial{p: ck.p, old: old, second: &subConn{ep: old.ep, class: old.class, first: old.first, onTrial: true}, before: old.conn.backlog()}
+func (ck *checker) trySecondConn(old *subConn, now time.Time) bool {
+	t := &secondConn{p: ck.p, old: old, second: &subConn{ep: old.ep, class: old.class, first: old.first, onTrial: true}, before: old.conn.backlog()}
 	if !t.begin(now) {
 		return false
 	}
-	replaced := t.connects() && t.answers() && t.replace()
+	replaced := t.awaitReady() && t.awaitAnswers() && t.replace()
 	t.end(replaced)
 	return replaced
 }
 
 // begin opens the second connection.
-func (t *trial) begin(now time.Time) bool {
+func (t *secondConn) begin(now time.Time) bool {
 	p := t.p
-	if !t.before.repeated && t.old.silentFor(now) < acceptedWait || !t.old.ep.busy() && !p.release() {
+	if !t.before.retransmitting && t.old.silentFor(now) < acceptedWait || !t.old.ep.hasInFlight() && !p.release() {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	due := p.checks.seconds.due
-	if p.checks.seconds.latest == t.old.ep && len(p.all()) > 1 {
+	due := p.checks.secondConns.due
+	if p.checks.secondConns.latest == t.old.ep && len(p.all()) > 1 {
 		due = due.Add(2 * probeRound) // the turn of another one
 	}
-	if p.closed || p.checks.seconds.running || now.Before(due) || t.old.ep.conn(t.old.class) != t.old {
+	if p.closed || p.checks.secondConns.running || now.Before(due) || t.old.ep.conn(t.old.class) != t.old {
 		return false
 	}
 	if now.Sub(due) > maxPause {
-		p.checks.seconds.useless = 0
+		p.checks.secondConns.useless = 0
 	}
-	p.checks.seconds.running, p.checks.seconds.latest = true, t.old.ep
+	p.checks.secondConns.running, p.checks.secondConns.latest = true, t.old.ep
 	p.openLocked(t.second)
 	return true
 }
@@ -86,13 +85,13 @@ func (t *trial) begin(now time.Time) bool {
 // soon after one that worked, since that may be the witness for others. The end of a silence does not reset the
 // backoff: a slow server, which accepts each connection, does not get one for each late answer. end closes a second
 // connection that did not take the place of the old one.
-func (t *trial) end(replaced bool) {
+func (t *secondConn) end(replaced bool) {
 	now := time.Now()
 	silent := t.old.unanswered(&t.old.probeSent, now)
-	pause := min(silent/secondShare, maxPause/2)
+	pause := min(silent/retryShare, maxPause/2)
 	pause += rand.N(pause + 1)
 	t.p.mu.Lock()
-	s := &t.p.checks.seconds
+	s := &t.p.checks.secondConns
 	switch {
 	case replaced:
 		s.useless = 0
@@ -115,26 +114,26 @@ func (t *trial) end(replaced bool) {
 	}
 }
 
-// over reports whether the old connection has been heard or lost, or another one of the client has been heard.
-func (t *trial) over() bool {
+// isOver reports whether the old connection has been heard or lost, or another one of the client has been heard.
+func (t *secondConn) isOver() bool {
 	now := time.Now()
 	heard, _ := t.p.checks.heardBeside(t.old, now)
 	return heard || t.old.unanswered(&t.old.probeSent, now) == 0 || !t.old.ready.Load()
 }
 
-// connects waits for the second connection. The kernel of a frozen server accepts it, and nothing follows: one that
+// awaitReady waits for the second connection. The kernel of a frozen server accepts it, and nothing follows: one that
 // was accepted gets time, one whose packets the network loses does not.
-func (t *trial) connects() bool {
-	ended := func() bool { return t.over() || t.second.ready.Load() || t.second.failing.Load() }
+func (t *secondConn) awaitReady() bool {
+	ended := func() bool { return t.isOver() || t.second.ready.Load() || t.second.failing.Load() }
 	if !t.await(t.dialTimeout(), func() bool { return ended() || t.second.conn.known() }) {
 		t.lost = true
 		return false
 	}
-	return t.await(minConnectTimeout, ended) && !t.over() && t.second.ready.Load()
+	return t.await(minConnectTimeout, ended) && !t.isOver() && t.second.ready.Load()
 }
 
 // dialTimeout returns how long the network may take to make the connection.
-func (t *trial) dialTimeout() time.Duration {
+func (t *secondConn) dialTimeout() time.Duration {
 	ep := t.old.ep
 	if _, err := netip.ParseAddrPort(ep.address); err != nil || ep.usualLatency() == 0 {
 		return defaultDialTimeout
@@ -142,18 +141,18 @@ func (t *trial) dialTimeout() time.Duration {
 	return probeRound + ep.tolerance()
 }
 
-// untilSecond returns how long it is until another second connection may be tried.
-func (ck *checker) untilSecond(now time.Time) time.Duration {
+// untilSecondConn returns how long it is until another second connection may be tried.
+func (ck *checker) untilSecondConn(now time.Time) time.Duration {
 	ck.p.mu.Lock()
 	defer ck.p.mu.Unlock()
-	if ck.seconds.running {
+	if ck.secondConns.running {
 		return 2 * probeRound
 	}
-	return ck.seconds.due.Sub(now)
+	return ck.secondConns.due.Sub(now)
 }
 
 // await is prober.await for a longer time: it calls ready at least in every probe round.
-func (t *trial) await(wait time.Duration, ready func() bool) bool {
+func (t *secondConn) await(wait time.Duration, ready func() bool) bool {
 	due := time.Now().Add(wait)
 	for !t.p.prober.await(t.old.ep, min(time.Until(due), probeRound), ready) {
 		if t.old.ep.removed() || !time.Now().Before(due) {
@@ -165,27 +164,27 @@ func (t *trial) await(wait time.Duration, ready func() bool) bool {
 
 // probe sends a liveness check over a connection. It takes nothing from the budget of probes: there are three for
 // each second connection that a server accepts, and these have bounds of their own.
-func (t *trial) probe(s *subConn) bool {
+func (t *secondConn) probe(s *subConn) bool {
 	return t.p.prober.sendWithBudget(s, forLiveness, probeTimeout, func(time.Time) bool { return true }, nil)
 }
 
-// answers probes the old connection, and after it the second one, which must answer while the old one
+// awaitAnswers probes the old connection, and after it the second one, which must answer while the old one
 // is silent, and again after twice the time that took. One answer suffices where the peer's kernel
 // acknowledges nothing on the old connection: overload does not explain that.
-func (t *trial) answers() bool {
-	if !t.probe(t.old) || t.await(watchInterval, t.over) {
+func (t *secondConn) awaitAnswers() bool {
+	if !t.probe(t.old) || t.await(watchInterval, t.isOver) {
 		return false // earlier probes may have ended unread
 	}
 	for range secondAnswers {
 		sent := time.Now()
-		heard := func() bool { return t.over() || t.second.heard.After(sent) }
+		heard := func() bool { return t.isOver() || t.second.heard.After(sent) }
 		if !t.probe(t.second) || !t.await(probeTimeout, heard) {
 			return false
 		}
-		if t.old.conn.backlog().repeated {
+		if t.old.conn.backlog().retransmitting {
 			break
 		}
-		if t.await(max(probeRound, 2*time.Since(sent)), t.over) {
+		if t.await(max(probeRound, 2*time.Since(sent)), t.isOver) {
 			return false
 		}
 	}
@@ -194,10 +193,10 @@ func (t *trial) answers() bool {
 
 // replace gives the second connection the place of the old one. Reads and streams on the old one end,
 // and go on over the second. Writes on the old one get as long as TCP may need to repeat them.
-func (t *trial) replace() bool {
+func (t *secondConn) replace() bool {
 	p, old, ep := t.p, t.old, t.old.ep
 	silent := old.unanswered(&old.probeSent, time.Now())
-	reason := unusable(ep, "its connection gives no sign of life, a new one does")
+	reason := unusableError(ep, "its connection gives no sign of life, a new one does")
 	p.mu.Lock()
 	if p.closed || ep.removed() || ep.conn(old.class) != old || !t.second.ready.Load() {
 		p.mu.Unlock()
@@ -215,21 +214,21 @@ func (t *trial) replace() bool {
 		old.conn.close()
 	}
 	p.options().Events.Closed(ep, reason)
-	p.checks.leaveSilent(silent)
+	p.checks.cutSilent(silent)
 	return true
 }
 
-// leaveSilent ends reads and streams on connections that have left a probe unanswered, and checks
-// others that were not heard for as long: what has made one connection fail may have made others fail.
-func (ck *checker) leaveSilent(silent time.Duration) {
+// cutSilent cuts reads and streams on connections that left a probe unanswered or retransmit, and checks all that were
+// silent for as long: what made one connection fail may have made others fail.
+func (ck *checker) cutSilent(silent time.Duration) {
 	now := time.Now()
 	for _, ep := range ck.p.all() {
 		for _, s := range ep.connections() {
 			if !s.ready.Load() || s.heard.Since(now) < silent {
 				continue
 			}
-			if s.unanswered(&s.probeSent, now) >= deadAfter || s.conn.backlog().repeated {
-				s.cutAllButWrites(unusable(ep, "another connection serves"))
+			if s.unanswered(&s.probeSent, now) >= deadAfter || s.conn.backlog().retransmitting {
+				s.cutAllButWrites(unusableError(ep, "another connection serves"))
 			}
 			if s.carries() {
 				ck.checkConn(s)
