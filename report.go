@@ -25,7 +25,7 @@ func (c *observedConn) Introspect(o introspect.Options) introspect.Client {
 	default:
 		shown.NotReady = "the resolver has given no endpoints"
 	}
-	if !shown.Ready && err != nil {
+	if resolved == 0 && err != nil {
 		shown.NotReady += "; the resolver's latest error: " + err.Error()
 	}
 	return shown

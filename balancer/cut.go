@@ -1,7 +1,9 @@
 package balancer
 
 import (
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -91,4 +93,113 @@ func (e *Endpoint) hasQuickWitness(since time.Time) bool {
 // hasWitness reports whether another endpoint has completed work since.
 func (e *Endpoint) hasWitness(since time.Time) bool {
 	return slices.ContainsFunc(e.others(), func(other *Endpoint) bool { return other.isWitness(since) })
+}
+
+// A Raft leader that is deposed loses the writes that it has not committed: they get no answer until etcd
+// fails them after 7 s. An endpoint answers in the order of the log, and forwards in that order what
+// waited for a leader. So once it has completed work that began after the new term was known, the answer
+// to an earlier write is on its way, or never comes.
+
+// overtakenShare is the part of [Options.WriteStallTimeout] that an overtaken write has left to be
+// answered: 0.25 s with the default. That covers the commit of a write that waited for the
+// leader, and one that members forwarded twice.
+const overtakenShare = 8
+
+// errOvertaken is the reason of a cut write.
+var errOvertaken = status.Error(codes.Unavailable, "write abandoned: the leader changed, its endpoint serves again, and the older write is not answered")
+
+// terms holds the latest term that an endpoint has shown.
+type terms struct {
+	mu     sync.Mutex
+	latest uint64    // 0 if none is known
+	since  time.Time // when it became known; zero for the first, which ends no other
+}
+
+// learn reports whether the term is new, whether it is the latest, and since when the latest is
+// known.
+func (t *terms) learn(term uint64) (isNew, latest bool, since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	isNew = term > t.latest
+	if isNew && t.latest != 0 {
+		t.since = time.Now()
+	}
+	t.latest = max(t.latest, term)
+	return isNew, term == t.latest, t.since
+}
+
+// ServedInTerm records that the endpoint completed work that began at that time, and the term of
+// the leader that it named; 0 if it names none. It reports whether the term is later than all
+// that endpoints of the ClientConn have named.
+//
+// Prompt writes ([Attempt.Prompt]) that were picked before the latest term was known are cut if the
+// endpoint has completed work begun since, and answers them neither within an eighth of
+// [Options.WriteStallTimeout] nor within the time after which silence is unusual for their
+// shape. A nil or detached endpoint is valid.
+func (e *Endpoint) ServedInTerm(term uint64, began time.Time) (isNew bool) {
+	if e == nil || e.policy == nil {
+		return false
+	}
+	shown := e.term.Load()
+	if term <= shown {
+		return false
+	}
+	isNew, latest, since := e.policy.terms.learn(term)
+	wait := e.policy.options().WriteStallTimeout / overtakenShare
+	cuts := wait > 0 && !since.IsZero()
+	if cuts && isNew {
+		e.policy.probeOvertaken(term, since, wait/4+rand.N(wait/2))
+	}
+	if latest && !began.Before(since) && e.term.CompareAndSwap(shown, term) && cuts {
+		now := time.Now()
+		e.cutOvertaken(since, now, now.Add(wait))
+	}
+	return isNew
+}
+
+// overtaken returns the prompt calls in flight that were picked before a time.
+func (e *Endpoint) overtaken(before time.Time) (writes []*call) {
+	for _, c := range e.inflight.callsOn(nil) {
+		if c.attempt.Prompt && c.start.Time().Before(before) {
+			writes = append(writes, c)
+		}
+	}
+	return writes
+}
+
+// probeOvertaken sends service probes, after pauses that double, to endpoints that have completed nothing since a
+// term was known, and on which writes picked before wait. Without a probe, there may be no call that shows whether
+// they serve.
+func (p *policy) probeOvertaken(term uint64, since time.Time, pause time.Duration) {
+	time.AfterFunc(pause, func() {
+		wanted := false
+		for _, ep := range p.all() {
+			if ep.term.Load() < term && len(ep.overtaken(since)) > 0 {
+				wanted = true
+				p.prober.send(ep.conn(Calls), forService, nil)
+			}
+		}
+		if wanted {
+			p.probeOvertaken(term, since, 2*pause)
+		}
+	})
+}
+
+// cutOvertaken cuts the prompt calls that were picked before a time and are still unanswered when due, or
+// when their suspectAfter has passed since the endpoint served in the later term, if that is later.
+func (e *Endpoint) cutOvertaken(before, served, due time.Time) {
+	runAt(due, func() {
+		now := time.Now()
+		var next time.Duration
+		for _, c := range e.overtaken(before) {
+			if more := c.suspectAfter - now.Sub(served); more <= 0 {
+				c.attempt.cut(errOvertaken)
+			} else if next == 0 || more < next {
+				next = more
+			}
+		}
+		if next > 0 {
+			e.cutOvertaken(before, served, now.Add(next))
+		}
+	})
 }

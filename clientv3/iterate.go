@@ -88,7 +88,7 @@ func Pages(ctx context.Context, kv KV, key string, opts ...OpOption) iter.Seq2[*
 
 // getPart gets the first part of a range, and returns the operation for the rest, nil if there is none.
 func getPart(ctx context.Context, kv KV, op Op) (part *GetResponse, rest *Op, err error) {
-	first, pages := op, inPages(op)
+	first, pages := op, len(op.end) > 0 && !op.countOnly && (&rangeCursor{op: op}).plain()
 	first.pageKeys = 0
 	if pages {
 		first.limit = min(cmp.Or(op.limit, op.pageKeys), op.pageKeys)
@@ -113,11 +113,6 @@ func getPart(ctx context.Context, kv KV, op Op) (part *GetResponse, rest *Op, er
 	op.limit = max(op.limit-int64(n), 0)
 	op.pageKeys = nextPageKeys(int64(n), proto.Size((*pb.RangeResponse)(part)))
 	return part, &op, nil
-}
-
-// inPages reports whether a range can be read in parts.
-func inPages(op Op) bool {
-	return len(op.end) > 0 && !op.countOnly && (&rangeCursor{op: op}).plain()
 }
 
 // readRest yields the chunks of a stream, and an error at last if they are not all.

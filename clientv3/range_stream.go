@@ -357,16 +357,11 @@ func (c *rangeCursor) plain() bool {
 	return !sorted && !filtered
 }
 
-// onePart reports whether the whole range arrives in one part.
-func (c *rangeCursor) onePart() bool {
-	op := &c.op
-	return op.countOnly || len(op.end) == 0 || (op.limit > 0 && op.limit <= firstChunkKeys)
-}
-
 // needsPin reports whether a revision must be chosen before reading, so that the
 // read can resume.
 func (c *rangeCursor) needsPin() bool {
-	return c.op.rev <= 0 && c.pin == 0 && c.plain() && !c.onePart()
+	onePart := c.op.countOnly || len(c.op.end) == 0 || c.op.limit > 0 && c.op.limit <= firstChunkKeys
+	return c.op.rev <= 0 && c.pin == 0 && c.plain() && !onePart
 }
 
 // pinRequest returns the request whose response header gives the revision to read

@@ -142,7 +142,8 @@ func (s *strategy) nearest(need balancer.Need, fit, part []*balancer.Endpoint) *
 			best, shortest = ep, d
 		}
 	}
-	if held != 0 && (best == nil || !takesOver(shortest, held)) {
+	better := float64(shortest) <= worthwhileShare*float64(held) && held-shortest >= worthwhile
+	if held != 0 && (best == nil || !better) {
 		return current
 	}
 	if best != nil {
@@ -157,11 +158,6 @@ func known(ep *balancer.Endpoint) time.Duration {
 		return d.smoothed()
 	}
 	return 0
-}
-
-// takesOver reports whether an endpoint at distance should replace the one at held.
-func takesOver(distance, held time.Duration) bool {
-	return float64(distance) <= worthwhileShare*float64(held) && held-distance >= worthwhile
 }
 
 func (s *strategy) Done(ep *balancer.Endpoint, r balancer.Result) {

@@ -65,7 +65,7 @@ func newView(c *Cache, prefix string) *view {
 	return &view{
 		c: c, prefix: prefix, keys: rangeOf(clientv3.OpGet(prefix, clientv3.WithPrefix())),
 		loaded: make(chan struct{}), feeds: make(map[*feed]struct{}), versionDoubt: errVersionUnknown, watchDoubt: errNotWatched,
-		window: newWindow(c.cfg),
+		window: &window{maxEvents: c.cfg.MaxEvents, maxBytes: c.cfg.MaxBytes / 8, watches: make(watchIndex), created: clientv3.WatchResponse{Created: true}},
 	}
 }
 

@@ -115,10 +115,6 @@ func (x watchIndex) all(yield func(*localWatch) bool) {
 	}
 }
 
-func newWindow(cfg Config) *window {
-	return &window{maxEvents: cfg.MaxEvents, maxBytes: cfg.MaxBytes / 8, watches: make(watchIndex), created: clientv3.WatchResponse{Created: true}}
-}
-
 // note records a snapshot that is published: what has changed, or a list, before which nothing is known. deliver follows.
 func (w *window) note(ch change) {
 	w.mu.Lock()

@@ -14,6 +14,9 @@ const (
 	leastRotating = 3
 	// rotations is the minimum number of partial answers without an endpoint before it is removed.
 	rotations = 30
+	// quickReturn is the maximum number of answers, or of their validities, after which the return of an endpoint shows that
+	// answers are partial. One that returns later is new: a deployment was rolled back, or another backend has its address.
+	quickReturn = 3
 )
 
 // Guard delays the removal of endpoints that a source probably omits by mistake:
@@ -22,7 +25,7 @@ const (
 //     they have been missing for Delay. Those that disappear one by one within Delay count
 //     together.
 //   - With a Window, if each answer is another part of a larger list: it has three endpoints or
-//     more, as many as the one before, but others, of which some were seen earlier. Missing ones
+//     more, as many as the one before, but others, some of which have not been missing for more than three answers. Missing ones
 //     stay for Window; before any endpoint has come back, they stay for Delay.
 //
 // Other removals take effect at once, and new endpoints are never delayed. Time while the source
@@ -41,11 +44,13 @@ type Guard[E any] struct {
 	rotating time.Time // until when the source is known to return partial lists
 	outdated bool      // see Outdate
 	reached  time.Time // the time of the last Update or Suspend
+	updates  int
 }
 
 type missing[E any] struct {
 	endpoint E
 	since    time.Time
+	update   int           // the first one without it
 	of       int           // the size of the list before
 	delay    time.Duration // the delay of a mass removal, or 0
 	window   time.Duration // the window of a partial list, or 0
@@ -73,20 +78,21 @@ func (g *Guard[E]) Update(now time.Time, list []E, validity time.Duration) Kept[
 	for _, e := range list {
 		next[g.Key(e)] = e
 	}
+	g.updates++
+	validity = min(validity, longestValidity)
 	exchange := g.Window > 0 && len(next) >= leastRotating && len(next) == len(g.listed)
 	for key := range next {
-		if m, ok := g.missing[key]; ok && exchange && m.exchange {
+		if m, ok := g.missing[key]; ok && exchange && m.exchange && (g.Rotating(now) || g.updates-m.update <= quickReturn || now.Sub(m.since) < quickReturn*validity) {
 			g.rotating = now.Add(m.window)
 		}
 		delete(g.missing, key)
 	}
 	rotating := g.Rotating(now) && len(next) > 0
-	validity = min(validity, longestValidity)
 	for key, e := range g.listed {
 		if _, ok := next[key]; ok {
 			continue
 		}
-		m := missing[E]{endpoint: e, since: now, of: len(g.listed), exchange: exchange || rotating}
+		m := missing[E]{endpoint: e, since: now, update: g.updates, of: len(g.listed), exchange: exchange || rotating}
 		if m.delay = max(g.Delay, 0); len(next) == 0 && g.Delay > 0 {
 			m.delay = max(g.Delay, validity)
 		}
@@ -128,6 +134,12 @@ func (g *Guard[E]) keepLastGood(now time.Time, rotating bool) Kept[E] {
 	}
 	kept.Mass = kept.Mass && len(kept.Endpoints) > 0
 	return kept
+}
+
+// Forget removes endpoints that the source withdraws on purpose, before the Update without them.
+func (g *Guard[E]) Forget(withdrawn map[string]bool) {
+	maps.DeleteFunc(g.listed, func(key string, _ E) bool { return withdrawn[key] })
+	maps.DeleteFunc(g.missing, func(key string, _ missing[E]) bool { return withdrawn[key] })
 }
 
 // Outdate records that the source was not followed for a while, so that its list may have changed

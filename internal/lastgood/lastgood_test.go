@@ -187,6 +187,12 @@ func TestGuardRecognizesRollouts(t *testing.T) {
 		now = now.Add(5 * time.Second)
 	}
 	assert.False(t, g.Rotating(now))
+	// A rollback is none, nor is an address that another backend gets.
+	for range 10 {
+		for _, list := range [][]string{{"a", "b", "c"}, {"d", "e", "f"}, {"d", "e", "g"}} {
+			assert.Empty(t, keptAfterAMinute(g, &now, list...))
+		}
+	}
 	// An endpoint that comes and goes is not recognized as rotation either.
 	for range 100 {
 		assert.Empty(t, keptAfterAMinute(g, &now, "a", "b", "c", "d"))
@@ -194,12 +200,13 @@ func TestGuardRecognizesRollouts(t *testing.T) {
 	}
 }
 
-// keptAfterAMinute returns what the guard keeps once the source has returned the same list twice.
-func keptAfterAMinute(g *lastgood.Guard[string], now *time.Time, list ...string) []string {
-	*now = now.Add(30 * time.Second)
-	g.Update(*now, list, 0)
-	*now = now.Add(30 * time.Second)
-	return g.Update(*now, list, 0).Endpoints
+// keptAfterAMinute returns what the guard keeps once the source has returned the same list for a minute.
+func keptAfterAMinute(g *lastgood.Guard[string], now *time.Time, list ...string) (kept []string) {
+	for range 12 {
+		*now = now.Add(5 * time.Second)
+		kept = g.Update(*now, list, 0).Endpoints
+	}
+	return kept
 }
 
 // source has a list, and whether it is worth keeping.

@@ -141,7 +141,7 @@ type Config struct {
 	// RotationWindow is how long a missing backend is kept if the server returns a part of its
 	// list in each answer, as Consul, Route 53 and Cloud Map do. Such a server is recognized by
 	// answers with at least 3 backends, the same number as before but not the same backends, some
-	// of which were missing before; until then, missing backends are kept for MassRemovalDelay.
+	// of which return after at most three answers, or three TTLs; until then, missing backends are kept for MassRemovalDelay.
 	// The window is at least 30 TTLs. Default 5 minutes; negative: answers are never merged.
 	RotationWindow time.Duration
 
@@ -211,9 +211,9 @@ func (c Config) withDefaults() Config {
 // longestRetry bounds the delay after failures if Interval is longer.
 const longestRetry = 30 * time.Second
 
-// first is the delay after the first answer: random, between MinInterval or half of the usual delay,
-// whichever is longer, and the usual delay. It spreads processes that start together.
-func (c Config) first(d time.Duration) time.Duration {
+// spread is the delay after the first answer, and after one that gRPC requested: random, between MinInterval or half of
+// the usual delay, whichever is longer, and the usual delay. It spreads processes that start together, or lose a backend.
+func (c Config) spread(d time.Duration) time.Duration {
 	return max(d/2+rand.N(d/2+1), min(c.MinInterval, d))
 }
 

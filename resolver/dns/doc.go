@@ -69,7 +69,7 @@
 // at once. If the TTL is shorter than the interval, the next lookup is when the answer expires, but
 // at least one second (Config.MinInterval) after the last; a TTL of zero is ignored. A longer TTL
 // does not delay the next lookup. When gRPC requests a lookup, because a connection was lost, there
-// is one at once, but at most one per MinInterval and name.
+// is one at once, but at most one per MinInterval and name, and none while lookups fail.
 //
 // Lookups stop when the last channel of a name closes or goes idle. A channel that opens or leaves
 // idle mode within the interval continues with the last answer; later, up to Config.MaxListAge, it

@@ -44,6 +44,7 @@ type poller struct {
 	q       question
 	cancel  context.CancelFunc
 	asked   chan struct{} // a lookup was requested
+	now     bool          // the present lookup was requested
 	staleAt time.Time     // when the last list is used although there is no answer
 
 	mu       sync.Mutex
@@ -107,14 +108,20 @@ func (p *poller) run(ctx context.Context, wait time.Duration) {
 }
 
 // pause waits for the next lookup: for d, or until a lookup is requested, but not sooner
-// than MinInterval after the last. It returns false if the poller was stopped.
+// than MinInterval after the last, and not while lookups fail. It returns false if the poller was stopped.
 func (p *poller) pause(ctx context.Context, d time.Duration) bool {
+	asked := p.asked
+	if p.state.failed > 0 {
+		asked = nil // while lookups fail so do connections, each of which requests a lookup
+	}
 	select {
 	case <-ctx.Done():
 		return false
 	case <-time.After(d):
+		p.now = false
 		return ctx.Err() == nil
-	case <-p.asked:
+	case <-asked:
+		p.now = true
 	}
 	return pause.For(ctx, time.Until(p.state.ended.Add(p.client.MinInterval))) == nil
 }
@@ -135,8 +142,8 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 		switch {
 		case r.failed > 0: // the answer is incomplete
 			wait = p.client.afterFailure(r.failed)
-		case !before.listed:
-			wait = p.client.first(wait)
+		case !before.listed || p.now: // other clients look up at the same time
+			wait = p.client.spread(wait)
 		}
 	case isNotFound(err):
 		r.empty(now, explain(p.q, err), found.ttl)

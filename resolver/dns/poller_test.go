@@ -263,6 +263,14 @@ func TestResolveNow(t *testing.T) {
 		// A lookup requested too early follows.
 		time.Sleep(time.Minute)
 		require.LessOrEqual(t, len(s.times("svc")), 13)
+		// Requests do not end the backoff.
+		s.fails("svc", errServerFailure)
+		before := len(s.times("svc"))
+		for range 60 {
+			channels[0].ResolveNow(resolver.ResolveNowOptions{})
+			time.Sleep(time.Second)
+		}
+		require.LessOrEqual(t, len(s.times("svc"))-before, 7, "1, 2, 4, 8, 16 and 30 s apart")
 	})
 }
 

@@ -124,8 +124,8 @@ func TestDelayAfterAnswers(t *testing.T) {
 	} {
 		within(t, c.least, c.most, func() time.Duration { return s.afterAnswer(c.ttl) })
 	}
-	within(t, 2500*time.Millisecond, 5*time.Second, func() time.Duration { return s.first(5 * time.Second) })
-	within(t, time.Second, 1200*time.Millisecond, func() time.Duration { return s.first(1200 * time.Millisecond) })
+	within(t, 2500*time.Millisecond, 5*time.Second, func() time.Duration { return s.spread(5 * time.Second) })
+	within(t, time.Second, 1200*time.Millisecond, func() time.Duration { return s.spread(1200 * time.Millisecond) })
 	// A long interval lets the TTL decide.
 	s.Interval = 10 * time.Minute
 	within(t, 30*time.Second, 33*time.Second, func() time.Duration { return s.afterAnswer(30 * time.Second) })

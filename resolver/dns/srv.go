@@ -188,11 +188,11 @@ func DiscoverEtcd(ctx context.Context, domain string, cfg EtcdConfig) ([]string,
 		service := kind.service + suffix
 		records, err := c.newLookup(c.server).records(ctx, service, "tcp", domain, "")
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
 			q := question{server: c.server, name: "_" + service + "._tcp." + domain, srv: true}
 			err = &lookupError{explain(q, err), err}
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
 			if !isNotFound(err) {
 				return nil, err
 			}

@@ -95,7 +95,7 @@ func parseEndpoint(endpoint string, srv bool) (target, error) {
 		domain = host
 	}
 	if !ok && !srv {
-		authority := endpoint
+		authority := strings.TrimSuffix(strings.Replace(endpoint, ".:", ":", 1), ".")
 		if strings.HasPrefix(endpoint, ":") {
 			authority = "localhost" + endpoint
 		}

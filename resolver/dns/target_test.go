@@ -28,7 +28,7 @@ func TestTargets(t *testing.T) {
 		"dns:///greeter.prod:50051":         host("", "greeter.prod", 50051, "greeter.prod:50051"),
 		"dns:greeter.prod:50051":            host("", "greeter.prod", 50051, "greeter.prod:50051"),
 		"dns:///greeter":                    host("", "greeter", 443, "greeter"),
-		"dns:///Greeter.Example.com.:1":     host("", "greeter.example.com.", 1, "Greeter.Example.com.:1"),
+		"dns:///Greeter.Example.com.:1":     host("", "greeter.example.com.", 1, "Greeter.Example.com:1"),
 		"dns:///greeter:https":              host("", "greeter", 443, "greeter:https"),
 		"dns:///:50051":                     host("", "localhost", 50051, "localhost:50051"),
 		"dns:///_odd.example.com:1":         host("", "_odd.example.com", 1, "_odd.example.com:1"),

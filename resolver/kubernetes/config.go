@@ -69,9 +69,9 @@ type Config struct {
 	MaxBackoff time.Duration
 
 	// MassRemovalDelay is how long endpoints are kept if so many disappear at once that fewer than
-	// half remain: for example when the control plane loses contact with healthy nodes. Time while
-	// the API server is unreachable does not count. New endpoints are used at once. Default:
-	// DefaultMassRemovalDelay; negative: no delay.
+	// half remain: for example when the control plane loses contact with healthy nodes. Endpoints
+	// that terminate, or that hints exclude, are removed at once. Time while the API server is
+	// unreachable does not count. Default: DefaultMassRemovalDelay; negative: no delay.
 	MassRemovalDelay time.Duration
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -388,17 +389,43 @@ func TestMassRemovalIsDelayed(t *testing.T) {
 	pods := slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3")
 	pods.Endpoints[2].Addresses = []string{"10.0.0.3", "10.0.0.4"}
 	server := startServer(t, pods)
-	c := openWith(t, Config{REST: server.RESTConfig(), MassRemovalDelay: 2 * time.Second}, quick(), "kubernetes:///users.shop")
+	c := openWith(t, Config{REST: server.RESTConfig(), MassRemovalDelay: 10 * time.Second}, quick(), "kubernetes:///users.shop")
 	c.AwaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80,10.0.0.4:80")
 	update(t, server, slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.4"))
 	c.AwaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80", "10.0.0.4:80")
 	began := time.Now()
 	update(t, server, slice("users", "a", 80, "10.0.0.9"))
 	c.AwaitAddresses(t, "10.0.0.9:80")
-	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
-	c.AwaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 2s")
+	assert.GreaterOrEqual(t, time.Since(began), 10*time.Second)
+	c.AwaitError(t, 0, "most endpoints of service \"users\" in namespace \"shop\" disappeared at once; they stay in use for 10s")
 	states, _ := c.Received()
 	assert.Equal(t, []string{"10.0.0.9:80", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80,10.0.0.4:80"}, states[2].List())
+}
+
+// Endpoints that terminate, or that hints exclude, are not missing.
+func TestIntendedRemovalIsNotDelayed(t *testing.T) {
+	pods := slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6")
+	server := startServer(t, pods)
+	c := openWith(t, Config{REST: server.RESTConfig(), Zone: "here"}, quick(), "kubernetes:///users.shop")
+	c.AwaitCount(t, 6)
+	pods = pods.DeepCopy()
+	for i, zone := range []string{"here", "here", "else", "else", "else", "else"} {
+		pods.Endpoints[i].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
+	}
+	update(t, server, pods)
+	c.AwaitAddresses(t, "10.0.0.1:80", "10.0.0.2:80")
+	pods = slice("users", "a", 80, "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6")
+	update(t, server, pods)
+	c.AwaitCount(t, 6)
+	pods = pods.DeepCopy()
+	for i := range 4 {
+		pods.Endpoints[i].Conditions = conditions(new(false), new(false), new(true))
+	}
+	update(t, server, pods)
+	c.AwaitAddresses(t, "10.0.0.5:80", "10.0.0.6:80")
+	update(t, server, slice("users", "a", 80, "10.0.0.5", "10.0.0.6"))
+	_, errs := c.Received()
+	assert.Empty(t, errs)
 }
 
 // A channel that opens while most endpoints are missing has the kept ones, and so has one that wakes up when all are

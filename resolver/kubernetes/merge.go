@@ -20,6 +20,7 @@ import (
 // resolution is the result of merging the slices of a service for one target.
 type resolution struct {
 	endpoints []resolver.Endpoint // sorted, each backend once
+	withdrawn map[string]bool     // addresses of terminating endpoints, and of those that hints exclude
 	empty     error               // why there are none, nil if there are some
 	gone      error               // why endpoints are used that disappeared, nil if there are none
 	doubt     string              // what may be wrong with the target, or empty
@@ -27,7 +28,16 @@ type resolution struct {
 
 func resolve(set []*discoveryv1.EndpointSlice, d serviceTarget, here place) resolution {
 	all := entriesOf(set, d.port)
-	r := resolution{endpoints: group(here.choose(available(all))), doubt: portDoubt(set, d)}
+	r := resolution{endpoints: group(here.choose(available(all))), doubt: portDoubt(set, d), withdrawn: make(map[string]bool)}
+	for _, e := range all {
+		addr := e.address.String()
+		r.withdrawn[addr] = r.withdrawn[addr] || e.ready || e.terminating
+	}
+	for _, e := range r.endpoints {
+		for _, a := range e.Addresses {
+			delete(r.withdrawn, a.Addr)
+		}
+	}
 	if len(r.endpoints) == 0 {
 		r.empty = whyEmpty(set, all, d)
 	}
@@ -36,12 +46,11 @@ func resolve(set []*discoveryv1.EndpointSlice, d serviceTarget, here place) reso
 
 // entry is one address of one endpoint of one slice.
 type entry struct {
-	backend backendKey
-	address netAddress
-	ready   bool
-	leaving bool // serving and terminating
-	home    locality
-	hints   *discoveryv1.EndpointHints
+	backend                     backendKey
+	address                     netAddress
+	ready, serving, terminating bool
+	home                        locality
+	hints                       *discoveryv1.EndpointHints
 }
 
 // backendKey identifies a backend: a pod by its UID, or else the first address.
@@ -100,12 +109,14 @@ func entriesOf(set []*discoveryv1.EndpointSlice, p port) []entry {
 func newEntry(e *discoveryv1.Endpoint, first string, address netAddress) entry {
 	c := e.Conditions
 	// The defaults are ready, serving and not terminating (API reference of EndpointConditions).
-	ready, serving, terminating := ptr.Deref(c.Ready, true), ptr.Deref(c.Serving, true), ptr.Deref(c.Terminating, false)
 	of := backendKey{host: first}
 	if e.TargetRef != nil && e.TargetRef.UID != "" {
 		of = backendKey{uid: e.TargetRef.UID}
 	}
-	return entry{backend: of, address: address, ready: ready, leaving: !ready && serving && terminating, home: localityOf(e), hints: cmp.Or(e.Hints, noHints)}
+	return entry{
+		backend: of, address: address, home: localityOf(e), hints: cmp.Or(e.Hints, noHints),
+		ready: ptr.Deref(c.Ready, true), serving: ptr.Deref(c.Serving, true), terminating: ptr.Deref(c.Terminating, false),
+	}
 }
 
 // available returns the ready entries and true, or if there are none the leaving entries and
@@ -117,7 +128,7 @@ func available(all []entry) (entries []entry, ready bool) {
 		switch {
 		case e.ready:
 			entries = append(entries, e)
-		case e.leaving:
+		case e.serving && e.terminating:
 			leaving = append(leaving, e)
 		}
 	}

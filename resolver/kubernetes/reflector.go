@@ -203,7 +203,7 @@ func (l *listing) stateLocked() feed.State {
 		return feed.State{Problem: textOf(v.err), Due: due}
 	}
 	now := resolve(v.slices, l.destination, place{zone: l.source.cfg.Zone, node: l.source.cfg.Node})
-	kept := l.keepLocked(v, now.endpoints)
+	kept := l.keepLocked(v, now)
 	if len(kept.Endpoints) > 0 {
 		now.endpoints = distinct(append(now.endpoints, kept.Endpoints...))
 		now.empty = nil
@@ -215,7 +215,7 @@ func (l *listing) stateLocked() feed.State {
 }
 
 // keepLocked returns the endpoints that the guard keeps.
-func (l *listing) keepLocked(v view, endpoints []resolver.Endpoint) lastgood.Kept[resolver.Endpoint] {
+func (l *listing) keepLocked(v view, r resolution) lastgood.Kept[resolver.Endpoint] {
 	now := time.Now()
 	if v.err != nil {
 		l.guard.Suspend(now)
@@ -224,7 +224,8 @@ func (l *listing) keepLocked(v view, endpoints []resolver.Endpoint) lastgood.Kep
 		l.guard.Outdate()
 		l.stale = false
 	}
-	kept := l.guard.Update(now, endpoints, 0)
+	l.guard.Forget(r.withdrawn)
+	kept := l.guard.Update(now, r.endpoints, 0)
 	slices.SortFunc(kept.Endpoints, func(a, b resolver.Endpoint) int { return cmp.Compare(firstAddress(a), firstAddress(b)) })
 	return kept
 }

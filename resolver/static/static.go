@@ -160,7 +160,7 @@ func parseEndpoint(text string) (resolver.Endpoint, error) {
 	if err := checkAddress(addr); err != nil {
 		return resolver.Endpoint{}, err
 	}
-	ep := resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr}}}
+	ep := resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr, ServerName: addr}}}
 	if !hasAttributes {
 		return ep, nil
 	}

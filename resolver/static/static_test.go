@@ -2,6 +2,9 @@ package static
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,14 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	grpcmetadata "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/testpki"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -148,6 +155,26 @@ func published(t *testing.T, target string) (grpctest.Update, error) {
 	r.Close()
 	require.Len(t, updates, 1)
 	return updates[0], nil
+}
+
+// Each endpoint has a certificate for its own name.
+func TestTLS(t *testing.T) {
+	authority := testpki.New(t, "root")
+	target := "static:///"
+	for _, name := range []string{"127.0.0.1", "localhost"} {
+		server := &tls.Config{Certificates: []tls.Certificate{authority.Issue(t, name)}}
+		address := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { pb.RegisterTestServiceServer(s, pb.UnimplementedTestServiceServer{}) },
+			grpc.Creds(credentials.NewTLS(server)))
+		target += fmt.Sprintf("%s:%d,", name, address.Port)
+	}
+	conn, err := grpc.NewClient(strings.TrimSuffix(target, ","), grpc.WithResolvers(newBuilder(t, Config{})),
+		grpc.WithTransportCredentials(credentials.NewTLS(authority.Client())), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`))
+	require.NoError(t, err)
+	defer conn.Close()
+	for range 4 {
+		_, err := pb.NewTestServiceClient(conn).EmptyCall(grpctest.Within(t, time.Minute), &pb.Empty{}, grpc.WaitForReady(true))
+		assert.Equal(t, codes.Unimplemented, status.Code(err), "%v", err)
+	}
 }
 
 // A channel works before and after idle mode.

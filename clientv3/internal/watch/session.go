@@ -124,7 +124,7 @@ func (ss *session) add(s *subscription) {
 func (ss *session) remove(s *subscription) {
 	switch s.state {
 	case asked:
-		if i, ok := ss.findPending(s.id); ok {
+		if i, ok := slices.BinarySearchFunc(ss.pending, s.id, func(c creation, id int64) int { return cmp.Compare(c.id, id) }); ok {
 			ss.pending[i].sub = nil
 		}
 	case live:
@@ -142,10 +142,6 @@ func (ss *session) hold() { ss.held = true }
 func (ss *session) release() {
 	ss.held = false
 	ss.flush()
-}
-
-func (ss *session) findPending(id int64) (int, bool) {
-	return slices.BinarySearchFunc(ss.pending, id, func(a creation, id int64) int { return cmp.Compare(a.id, id) })
 }
 
 // flush sends creates for the queue, as far as the mode allows.

@@ -34,10 +34,6 @@ type objects struct {
 	history   []change
 }
 
-func newObjects() objects {
-	return objects{version: 1, current: make(map[key]*discoveryv1.EndpointSlice)}
-}
-
 // scope is what a list or watch asks for.
 type scope struct {
 	namespace string // empty: all

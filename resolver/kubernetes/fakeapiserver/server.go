@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/quorate/quorate/internal/port"
@@ -52,7 +53,7 @@ func Start() (*Server, error) {
 		changed: make(chan struct{}),
 		conns:   make(map[*conn]struct{}),
 		rules:   rules{denied: make(map[string]bool), bookmarks: time.Minute},
-		objects: newObjects(),
+		objects: objects{version: 1, current: make(map[key]*discoveryv1.EndpointSlice)},
 	}
 	s.setCertificateLocked()
 	if err := s.Restart(); err != nil {
