@@ -14,6 +14,7 @@ package etcdtest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,10 +22,12 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/mock/fakeetcd"
+	"github.com/quorate/quorate/retry"
 )
 
 // Config describes a cluster. Its zero value is one member without users.
@@ -216,22 +219,39 @@ func enableAuth(ctx context.Context, client *clientv3.Client, users map[string]s
 			return fmt.Errorf("etcdtest: add the user %q: %w", name, err)
 		}
 	}
-	if _, err := client.AuthEnable(ctx); err != nil {
+	err := settle(nil, func() error { _, err := client.AuthEnable(ctx); return err })
+	if err != nil {
 		return fmt.Errorf("etcdtest: enable authentication: %w", err)
 	}
 	return nil
 }
 
 func addUser(ctx context.Context, client *clientv3.Client, name, password string) error {
-	_, err := client.UserAdd(ctx, name, password)
+	err := settle(rpctypes.ErrUserAlreadyExist, func() error { _, err := client.UserAdd(ctx, name, password); return err })
 	if err == nil && name != root {
-		if _, err = client.RoleAdd(ctx, name); err == nil {
+		err = settle(rpctypes.ErrRoleAlreadyExist, func() error { _, err := client.RoleAdd(ctx, name); return err })
+		if err == nil {
 			// All keys: from the first one on.
 			_, err = client.RoleGrantPermission(ctx, name, "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
 		}
 	}
 	if err == nil {
 		_, err = client.UserGrantRole(ctx, name, name)
+	}
+	return err
+}
+
+// settle makes a change, and again while its outcome is unknown, as on a busy machine that elects leaders: then done is the
+// error of a change that was made.
+func settle(done error, change func() error) error {
+	err := change()
+	for range 10 {
+		if retry.OutcomeOf(err) != retry.OutcomeUnknown {
+			return err
+		}
+		if err = change(); done != nil && errors.Is(err, done) {
+			return nil
+		}
 	}
 	return err
 }

@@ -62,8 +62,8 @@ type Config struct {
 	// os.TempDir().
 	Dir string
 	// StartTimeout bounds starting, and every other wait for the cluster, when the
-	// caller's context does not. Default one minute: a cluster of three takes one to two
-	// seconds, and several times that under the race detector.
+	// caller's context does not. Default five minutes: a cluster of three takes one to two
+	// seconds, and up to 40 s on a busy machine.
 	StartTimeout time.Duration
 }
 
@@ -88,7 +88,7 @@ func (c Config) complete() (Config, error) {
 	c.Members = cmp.Or(c.Members, DefaultMembers)
 	c.Election = cmp.Or(c.Election, DefaultElection)
 	c.Dir = cmp.Or(c.Dir, os.TempDir())
-	c.StartTimeout = cmp.Or(c.StartTimeout, time.Minute)
+	c.StartTimeout = cmp.Or(c.StartTimeout, 5*time.Minute)
 	var wrong []error
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf("lab: "+format, args...)) }
 

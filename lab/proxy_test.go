@@ -73,7 +73,7 @@ func TestLeaseThroughProxy(t *testing.T) {
 	t.Parallel()
 	cluster := start(t, lab.Config{Members: 1})
 	p := startProxy(t, cluster)
-	const ttl, runs = 12, 36 * time.Second
+	const ttl, runs = 24, 60 * time.Second
 	var streams atomic.Int64
 	c := labtest.Client(t, quorate.Config{
 		Endpoints: []string{p.Endpoint()}, DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(countStreams(&streams))},

@@ -23,7 +23,7 @@ import (
 // A member gets the data back that it had before: the cluster has the ID that it had, and a lower revision.
 func TestARestoredClusterIsNoticed(t *testing.T) {
 	t.Parallel()
-	ctx := grpctest.Within(t, 2*time.Minute)
+	ctx := grpctest.Within(t, soon)
 	cluster := start(t, lab.Config{Members: 1})
 	m := cluster.Members()[0]
 	c := labtest.Client(t, quorate.Config{Endpoints: cluster.Endpoints()})

@@ -403,8 +403,8 @@ func WithMaxStaleness(ctx context.Context, d time.Duration) context.Context {
 // NotOlderThan returns a context whose gets through a [Cache] need not be linearizable: an answer shows
 // the store at rev or later. With the revision in the header of a write, its writer and any program
 // that receives the revision read that write. Beside [WithMaxStaleness] both hold. A revision that the
-// store has not reached within [Config.MaxWait] gives rpctypes.ErrFutureRev. The same exceptions hold as
-// for WithMaxStaleness.
+// store has not reached within [Config.MaxWait], or at once where the server answers, gives
+// rpctypes.ErrFutureRev. The same exceptions hold as for WithMaxStaleness.
 func NotOlderThan(ctx context.Context, rev int64) context.Context {
 	b := boundOf(ctx)
 	b.rev = max(b.rev, rev)

@@ -13,7 +13,7 @@
 //	get                     waits for                                    costs the cluster
 //	default: linearizable   a floor, and the watch to reach it           a shared count of one key
 //	WithMaxStaleness(d)     nothing, while that young; else a floor      a shared count in d at most
-//	NotOlderThan(rev)       the watch to reach rev                       a progress request at most
+//	NotOlderThan(rev)       the watch to reach rev                       progress requests until then
 //	WithSerializable        nothing                                      nothing
 //	WithRev                 nothing, within Config.MaxVersions           nothing
 //

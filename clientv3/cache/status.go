@@ -94,7 +94,8 @@ func (v *view) followStatus() {
 // WaitForRevision returns when every prefix has all changes up to a revision, that of a write for instance: what is read from
 // memory afterwards has them. It asks for progress meanwhile, up to once a second after the first, so a revision that the
 // store does not reach is waited for until ctx ends; so is any with a server whose progress proves nothing, until a key of each
-// prefix changes. The error is that of ctx, or [ErrClosed].
+// prefix changes, and any while a prefix is denied or does not fit into [Config.MaxBytes] ([Informer.WaitForRevision] waits for
+// one prefix). The error is that of ctx, or [ErrClosed].
 func (c *Cache) WaitForRevision(ctx context.Context, rev int64) error {
 	for _, v := range c.views {
 		if err := v.waitForRevision(ctx, rev); err != nil {

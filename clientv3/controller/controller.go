@@ -101,6 +101,7 @@ func requeue(err error) requeueError {
 
 // Run calls reconcile for the key of each object of an informer, first for all existing objects, and then for those that change or are deleted, until ctx
 // ends. It returns when all calls of reconcile and OnError have returned; the context of reconcile ends with ctx. A call of Keys may still run then.
+// There is no call for a key that was deleted before: list what reconcile makes, and delete what has no object.
 //
 // A key that changes often before a worker is free is reconciled once; a key that changes while it is reconciled is
 // reconciled again afterwards. No key is reconciled by two workers at a time. A key whose reconcile returns an error is

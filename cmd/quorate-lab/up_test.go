@@ -18,7 +18,7 @@ func requireServes(t *testing.T, cfg clientv3.Config) {
 	client, err := clientv3.New(cfg)
 	require.NoError(t, err)
 	defer client.Close()
-	_, err = client.Put(t.Context(), "k", "v")
+	_, err = client.Get(t.Context(), "k")
 	require.NoError(t, err)
 }
 

@@ -66,12 +66,13 @@ func TestDoctorWritesABundle(t *testing.T) {
 
 // doctor --watch prints one object, although nothing is wrong, and ends when its output has no reader, although it has no more to write.
 func TestDoctorEndsWithItsReader(t *testing.T) {
+	endpoint := etcdtest.Start(t, etcdtest.Config{}).Lab.Endpoints()[0]
 	read, out, err := os.Pipe()
 	require.NoError(t, err)
 	defer out.Close()
 	require.NoError(t, read.SetReadDeadline(time.Now().Add(testTimeout)))
 	root, ended := newRootCommand(), make(chan int)
-	root.SetArgs([]string{"doctor", "--watch", "1s", "--endpoints", etcdtest.Start(t, etcdtest.Config{}).Lab.Endpoints()[0], "--json"})
+	root.SetArgs([]string{"doctor", "--watch", "1s", "--endpoints", endpoint, "--json"})
 	root.SetOut(out)
 	go func() { ended <- cli.Execute(t.Context(), root) }()
 	require.NoError(t, json.NewDecoder(read).Decode(new(doctor.Report)))

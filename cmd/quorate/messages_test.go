@@ -32,10 +32,10 @@ func TestCommandsNameTheProblem(t *testing.T) {
 		status    int
 		want, not string
 	}{
-		{"nobody listens", nil, []string{"top", "--once", "--endpoints", "127.0.0.1:1"}, cli.Failure, "\n127.0.0.1:1:  nothing listens at 127.0.0.1:1", "deadline"},
+		{"nobody listens", nil, []string{"top", "--once", "--interval", "20s", "--endpoints", "127.0.0.1:1"}, cli.Failure, "\n127.0.0.1:1:  nothing listens at 127.0.0.1:1", "deadline"},
 		{"an unknown authority", nil, []string{"top", "--once", "--interval", "20s", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
 		{"plaintext", nil, []string{"top", "--once", "--interval", "20s", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
-		{"one of two", nil, []string{"top", "--once", "--interval", "3s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
+		{"one of two", nil, []string{"top", "--once", "--interval", "20s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
 		{"no quorum", nil, verify(noQuorum, "4s"), cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`},
 		{"an unknown authority", nil, verify(https, "20s"), cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`},
 		{"Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},

@@ -141,7 +141,7 @@ func TestResolveOnce(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"static:///" + a + " --once", cli.OK, "+ " + a, ""},
-		{"static:///" + a + " --once --health", cli.OK, a + " is serving", ""},
+		{"static:///" + a + " --once --health --health-every 20s", cli.OK, a + " is serving", ""},
 		{"static:///" + a + "," + refusing + " --once --health", cli.Negative, "", "1 of 2 endpoints do not serve: " + refusing + " is not serving"},
 		{"static:///" + a + "," + dead + " --once --health", cli.Negative, "", "1 of 2 endpoints do not serve: " + dead + " is dead"},
 		{"static:///" + dead + " --once --health", cli.Negative, "", "1 of 1 endpoints do not serve"},
@@ -176,7 +176,7 @@ func TestResolveOnce(t *testing.T) {
 
 func TestResolveJSON(t *testing.T) {
 	a, _, _ := backend(t)
-	status, stdout, _ := clitest.Exec(t.Context(), newResolveCommand(), "static:///"+a, "--once", "--json", "--health")
+	status, stdout, _ := clitest.Exec(t.Context(), newResolveCommand(), "static:///"+a, "--once", "--json", "--health", "--health-every", "20s")
 	assert.Equal(t, cli.OK, status)
 	lines := json.NewDecoder(strings.NewReader(stdout))
 	var update struct {

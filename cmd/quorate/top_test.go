@@ -29,7 +29,7 @@ func TestTop(t *testing.T) {
 func TestTopWithoutAnAnswer(t *testing.T) {
 	for args, want := range map[string]string{
 		"--url http://u:p@127.0.0.1:1/":             "error: http://xxxxx@127.0.0.1:1/: ",
-		"--once --endpoints http://u:p@127.0.0.1:1": "http://xxxxx@127.0.0.1:1:  nothing listens",
+		"--once --interval 20s --endpoints http://u:p@127.0.0.1:1": "http://xxxxx@127.0.0.1:1:  nothing listens",
 	} {
 		t.Run(args, func(t *testing.T) {
 			stdout, _ := execute(t, cli.Failure, append([]string{"top"}, strings.Fields(args)...)...)

@@ -19,7 +19,7 @@ func TestVerify(t *testing.T) {
 	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 	page := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.WriteFile(page, bytes.Repeat([]byte("x"), 10<<20), 0o600))
-	stdout, _ := execute(t, cli.OK, "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "1s", "--html", page)
+	stdout, _ := execute(t, cli.OK, "verify", "--endpoints", cluster.Endpoints()[0], "--command-timeout", "1m", "--duration", "1s", "--html", page)
 	assert.Contains(t, stdout, "The answers are linearizable")
 	assert.Contains(t, stdout, "none was lost, repeated, out of order or untrue")
 	html, err := os.ReadFile(page)
@@ -31,7 +31,7 @@ func TestVerify(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, html, kept, "there is none to replace it")
 
-	stdout, _ = execute(t, cli.OK, "verify", "--endpoints", cluster.Endpoints()[0], "--duration", "500ms", "--json")
+	stdout, _ = execute(t, cli.OK, "verify", "--endpoints", cluster.Endpoints()[0], "--command-timeout", "1m", "--duration", "500ms", "--json")
 	var result verify.Result
 	require.NoError(t, json.Unmarshal([]byte(stdout), &result))
 	assert.Equal(t, "linearizable", result.Linear)

@@ -40,6 +40,9 @@ func run(ctx context.Context, client *clientv3.Client) error {
 	}
 	return leaderelection.Run(ctx, client, leaderelection.Config{Name: "examples/controller", TTL: *ttl}, func(ctx context.Context, term *leaderelection.Term) error {
 		fmt.Println(*name, "leads")
+		if err := deleteOrphans(ctx, objects, term.KV()); err != nil {
+			return err
+		}
 		return controller.Run(ctx, objects, controller.Config[string]{Workers: 4, Resync: time.Hour}, func(ctx context.Context, key string) error {
 			made := actual + strings.TrimPrefix(key, desired)
 			if object, ok := objects.Get(key); ok {
@@ -50,4 +53,25 @@ func run(ctx context.Context, client *clientv3.Client) error {
 			return err
 		})
 	})
+}
+
+// deleteOrphans deletes what was made for keys that were deleted while nobody led: controller.Run has calls for present keys, and
+// for those that are deleted while it runs.
+func deleteOrphans(ctx context.Context, objects *cache.Informer[string], kv clientv3.KV) error {
+	if err := objects.WaitSynced(ctx); err != nil {
+		return err
+	}
+	made, err := kv.Get(ctx, actual, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	for _, m := range made.Kvs {
+		if _, ok := objects.Get(desired + strings.TrimPrefix(string(m.Key), actual)); ok {
+			continue
+		}
+		if _, err := kv.Delete(ctx, string(m.Key)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

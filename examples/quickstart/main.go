@@ -43,7 +43,7 @@ func connect(ctx context.Context, settings clientconfig.Source) error {
 
 func run(ctx context.Context, client *clientv3.Client) error {
 	// Retries happen within the deadline.
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	put, err := client.Put(ctx, "examples/quickstart", "hello")
 	if err != nil {

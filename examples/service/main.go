@@ -39,8 +39,12 @@ func run(ctx context.Context, client *clientv3.Client) (err error) {
 		server.Stop()
 		return err
 	}
-	// The registration is withdrawn, callers leave, and the server stops.
-	defer func() { err = errors.Join(err, registrar.Shutdown(context.WithoutCancel(ctx), server)) }()
+	// The registration is withdrawn, callers leave, and the server stops: after 10 s even if one stays.
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		err = errors.Join(err, registrar.Shutdown(ctx, server))
+	}()
 	return call(ctx, client)
 }
 

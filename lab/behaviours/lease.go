@@ -44,7 +44,7 @@ func ended[T any](log *transcript.Log, step string, responses <-chan T) {
 
 // keepAlives keeps leases alive.
 func keepAlives(ctx context.Context, c *clientv3.Client, log *transcript.Log) {
-	id := ok(c.Grant(ctx, 5)).ID
+	id := ok(c.Grant(ctx, 9)).ID
 	log.Step("once")(c.KeepAliveOnce(ctx, id))
 	log.Step("once: unknown lease")(c.KeepAliveOnce(ctx, 12345))
 

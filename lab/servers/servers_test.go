@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testTimeout is far above what a test takes.
-const testTimeout = time.Minute
+const testTimeout = 5 * time.Minute
 
 // TestActs starts a member and a grpc-proxy before one, and does to them what behaviours ask for. Both are etcd 3.4, which
 // need not be built.

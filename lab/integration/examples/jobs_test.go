@@ -65,7 +65,7 @@ func (r *rig) jobs() {
 	require.NoError(r.t, err)
 	h := &handled{periods: make(map[string][]*period)}
 	start := func(enqueue int) *process {
-		p := r.start("jobs", "--workers", "10", "--ttl", "4s", "--enqueue", fmt.Sprint(enqueue))
+		p := r.start("jobs", "--workers", "10", "--ttl", leaseTTL, "--enqueue", fmt.Sprint(enqueue))
 		h.read(p)
 		return p
 	}

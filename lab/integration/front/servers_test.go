@@ -77,11 +77,11 @@ func (s *server) FullDuplexCall(stream grpc.BidiStreamingServer[pb.StreamingOutp
 
 // load is many calls at a time, with their results.
 type load struct {
-	next   atomic.Int64
-	mu     sync.Mutex
-	errors []error
-	partial []error // errors of calls whose response headers had arrived, which gRPC never retries
-	ok     map[string]bool // by payload
+	next    atomic.Int64
+	mu      sync.Mutex
+	errors  []error
+	partial []error         // errors of calls whose response headers had arrived, which gRPC never retries
+	ok      map[string]bool // by payload
 }
 
 // run makes calls, from as many goroutines as there are callers.

@@ -89,13 +89,22 @@ func (tr *traffic) watch(ctx context.Context, t *testing.T) {
 	})
 }
 
+// putSettled puts again while the outcome is unknown: a busy machine elects leaders.
+func putSettled(t *testing.T, client *clientv3.Client, key, value string, opts ...clientv3.OpOption) {
+	t.Helper()
+	_, err := client.Put(within(t, testTimeout), key, value, opts...)
+	for retry.OutcomeOf(err) == retry.OutcomeUnknown && t.Context().Err() == nil {
+		_, err = client.Put(within(t, testTimeout), key, value, opts...)
+	}
+	require.NoError(t, err)
+}
+
 func (tr *traffic) keepLease(ctx context.Context, t *testing.T, ttl int64) {
 	t.Helper()
 	granted, err := tr.client.Grant(within(t, testTimeout), ttl)
 	require.NoError(t, err)
 	tr.lease = granted.ID
-	_, err = tr.client.Put(within(t, testTimeout), "lease", "", clientv3.WithLease(tr.lease))
-	require.NoError(t, err)
+	putSettled(t, tr.client, "lease", "", clientv3.WithLease(tr.lease))
 	renewals, err := tr.client.KeepAlive(clientv3.WithLeaseMonitor(ctx, &tr.monitor), tr.lease)
 	require.NoError(t, err)
 	tr.watching.Go(func() {

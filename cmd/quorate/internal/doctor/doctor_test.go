@@ -19,7 +19,7 @@ import (
 // start starts a cluster that ends with the test.
 func start(t *testing.T, cfg lab.Config) *lab.Cluster {
 	t.Helper()
-	cfg.Dir = t.TempDir()
+	cfg.Dir, cfg.Election = t.TempDir(), 2*time.Second // a busy machine makes a leader late
 	cluster, err := lab.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, cluster.Close()) })

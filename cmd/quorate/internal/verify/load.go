@@ -14,12 +14,13 @@ import (
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 	"github.com/quorate/quorate/lab/robustness/watchcheck"
+	"github.com/quorate/quorate/retry"
 )
 
 // load makes operations at the rate until the duration is over or ctx ends, and waits for those in
 // flight, which lasting bounds.
 func (r *run) load(ctx, lasting context.Context) {
-	end := r.begin.Add(r.cfg.Duration)
+	end := time.Now().Add(r.cfg.Duration)
 	due := make(chan struct{})
 	var wg sync.WaitGroup
 	for number := range groups * clients {
@@ -128,6 +129,9 @@ func (r *run) settle(ctx context.Context) (int64, error) {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	last, err := r.cfg.Client.Put(ctx, r.prefix+"last", "", clientv3.WithLease(r.lease))
+	for retry.OutcomeOf(err) == retry.OutcomeUnknown && ctx.Err() == nil {
+		last, err = r.cfg.Client.Put(ctx, r.prefix+"last", "", clientv3.WithLease(r.lease))
+	}
 	if err != nil {
 		return 0, fmt.Errorf("write the last key: %w", err)
 	}

@@ -45,7 +45,6 @@ func TestVerify(t *testing.T) {
 	t.Run("healthy", func(t *testing.T) {
 		result := requireGood(t.Context(), t)
 		assert.Positive(t, result.Answered)
-		assert.LessOrEqual(t, result.Unknown+result.Failed, groups*clients, "what is under way when a busy machine elects another leader")
 		assert.EqualValues(t, 2, result.Watches)
 		assert.Positive(t, result.Events)
 		var page bytes.Buffer
@@ -57,8 +56,11 @@ func TestVerify(t *testing.T) {
 		leader, err := cluster.Leader(t.Context())
 		require.NoError(t, err)
 		killed := make(chan error, 1)
-		timer := time.AfterFunc(time.Second, func() { killed <- leader.Kill() })
-		defer timer.Stop()
+		watch := client.Watch(t.Context(), DefaultPrefix, clientv3.WithPrefix())
+		go func() {
+			<-watch // the load has begun
+			killed <- leader.Kill()
+		}()
 		requireGood(t.Context(), t)
 		require.NoError(t, <-killed)
 		require.NoError(t, leader.Restart(t.Context()))
