@@ -16,6 +16,7 @@ import (
 
 // A command that fails says what is wrong, and has the exit status of the help.
 func TestCommandsNameTheProblem(t *testing.T) {
+	t.Parallel()
 	plain, secure := etcdtest.Start(t, etcdtest.Config{Members: 2}).Lab, etcdtest.Start(t, etcdtest.Config{TLS: true}).Lab
 	require.NoError(t, plain.Members()[1].Kill()) // no quorum
 	noQuorum, https := plain.Members()[0].Endpoint(), secure.Endpoints()[0]
@@ -32,12 +33,12 @@ func TestCommandsNameTheProblem(t *testing.T) {
 		status    int
 		want, not string
 	}{
-		{"nobody listens", nil, []string{"top", "--once", "--interval", "20s", "--endpoints", "127.0.0.1:1"}, cli.Failure, "\n127.0.0.1:1:  nothing listens at 127.0.0.1:1", "deadline"},
-		{"an unknown authority", nil, []string{"top", "--once", "--interval", "20s", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
-		{"plaintext", nil, []string{"top", "--once", "--interval", "20s", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
-		{"one of two", nil, []string{"top", "--once", "--interval", "20s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
+		{"nobody listens", nil, []string{"top", "--once", "--interval", "10s", "--endpoints", "127.0.0.1:1"}, cli.Failure, "\n127.0.0.1:1:  nothing listens at 127.0.0.1:1", "deadline"},
+		{"an unknown authority", nil, []string{"top", "--once", "--interval", "10s", "--endpoints", https}, cli.Failure, "the certificate was issued by", "deadline"},
+		{"plaintext", nil, []string{"top", "--once", "--interval", "10s", "--endpoints", "http://" + address}, cli.Failure, "the server speaks TLS, and the endpoint says plaintext", "deadline"},
+		{"one of two", nil, []string{"top", "--once", "--interval", "10s", "--endpoints", "127.0.0.1:1," + noQuorum}, cli.OK, "degraded", "deadline"},
 		{"no quorum", nil, verify(noQuorum, "4s"), cli.Failure, `quorate: the cluster has no leader: nothing is written`, `{"level"`},
-		{"an unknown authority", nil, verify(https, "20s"), cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`},
+		{"an unknown authority", nil, verify(https, "10s"), cli.Failure, `quorate: the certificate was issued by "CN=quorate-lab CA", which this machine does not know`, `{"level"`},
 		{"Ctrl-C", interrupted, []string{"verify", "--endpoints", noQuorum}, 130, "quorate: interrupt", "deadline"},
 		{"Ctrl-C", interrupted, []string{"top", "--once", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
 		{"Ctrl-C", interrupted, []string{"doctor", "--endpoints", noQuorum}, 130, "quorate: interrupt", ""},
@@ -59,6 +60,7 @@ func TestCommandsNameTheProblem(t *testing.T) {
 		{"SRV", nil, []string{"doctor", "--discovery-srv", "nosuch.invalid"}, cli.Failure, "--discovery-srv: dns: ", ""},
 	} {
 		t.Run(tt.args[0]+": "+tt.name, func(t *testing.T) {
+			t.Parallel()
 			ctx := tt.ctx
 			if ctx == nil {
 				ctx = t.Context()

@@ -14,6 +14,7 @@ import (
 )
 
 func TestTop(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Start(t, etcdtest.Config{}).Lab
 	stdout, _ := execute(t, cli.OK, "top", "--interval", "10s", "--endpoints", cluster.Endpoints()[0])
 	assert.Contains(t, stdout, "serving  leader")
@@ -27,11 +28,13 @@ func TestTop(t *testing.T) {
 
 // The table says which sources do not answer.
 func TestTopWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	for args, want := range map[string]string{
 		"--url http://u:p@127.0.0.1:1/":             "error: http://xxxxx@127.0.0.1:1/: ",
-		"--once --interval 20s --endpoints http://u:p@127.0.0.1:1": "http://xxxxx@127.0.0.1:1:  nothing listens",
+		"--once --interval 10s --endpoints http://u:p@127.0.0.1:1": "http://xxxxx@127.0.0.1:1:  nothing listens",
 	} {
 		t.Run(args, func(t *testing.T) {
+			t.Parallel()
 			stdout, _ := execute(t, cli.Failure, append([]string{"top"}, strings.Fields(args)...)...)
 			assert.Contains(t, stdout, want)
 		})
