@@ -55,7 +55,7 @@ func run(ctx context.Context, client *clientv3.Client) error {
 	})
 }
 
-// deleteOrphans deletes what was made for keys that were deleted while nobody led: controller.Run has calls for present keys, and
+// deleteOrphans deletes what was made for keys that were deleted while no process led: controller.Run has calls for present keys, and
 // for those that are deleted while it runs.
 func deleteOrphans(ctx context.Context, objects *cache.Informer[string], kv clientv3.KV) error {
 	if err := objects.WaitSynced(ctx); err != nil {

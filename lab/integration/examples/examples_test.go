@@ -183,7 +183,7 @@ func (r *rig) controllers() {
 	next.signal(syscall.SIGTERM)
 	require.NoError(r.t, next.wait())
 
-	r.write(clientv3.OpDelete("examples/desired/yan")) // nobody leads
+	r.write(clientv3.OpDelete("examples/desired/yan")) // no process leads
 	last := start("fay")
 	await("yan", "")
 	await("xia", "fay made xia")
