@@ -73,5 +73,5 @@ func TestDiscoverEtcd(t *testing.T) {
 	cancel()
 	_, err = DiscoverEtcd(canceled, "example.com", EtcdConfig{Config: Config{Resolver: newScript()}})
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, `looking up the SRV records of "_etcd-client-ssl._tcp.example.com"`)
+	require.ErrorContains(t, err, `"_etcd-client-ssl._tcp.example.com"`)
 }
