@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -30,10 +29,7 @@ var idle = flag.Duration("idle", time.Minute, "how long connections to a real et
 // testTimeout is far above what anything takes that has to happen at once.
 const testTimeout = 5 * time.Minute
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }
 
 // TestIdleOnEtcd leaves connections to a real etcd alone: one without calls and one
 // with a quiet watch, as the preset has them, and one as it refuses them.
