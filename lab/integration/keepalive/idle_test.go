@@ -54,9 +54,7 @@ func TestIdleOnEtcd(t *testing.T) {
 	offending := dial(t, addr, grpc.WithKeepaliveParams(grpckeepalive.ClientParameters(refused.Client)))
 
 	begin := time.Now()
-	within, stop := context.WithTimeout(t.Context(), *idle+testTimeout)
-	defer stop()
-	require.True(t, offending.WaitForStateChange(within, connectivity.Ready), "etcd has ended the connection")
+	require.True(t, offending.WaitForStateChange(grpctest.Within(t, *idle+testTimeout), connectivity.Ready), "etcd has ended the connection")
 	t.Logf("predicted for %v, came after %v", predicted.After, time.Since(begin))
 
 	time.Sleep(time.Until(begin.Add(*idle)))
