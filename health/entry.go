@@ -34,12 +34,6 @@ type moment struct {
 	record Record
 }
 
-func newEntry(t *Table, key, endpoint string) *Entry {
-	e := &Entry{table: t, key: key}
-	e.now.Store(&moment{status: Status{Endpoint: endpoint}})
-	return e
-}
-
 // Release releases an entry returned by [Table.Acquire]. The last release removes it from
 // the table.
 func (e *Entry) Release() { e.table.release(e) }
@@ -260,14 +254,13 @@ func NewTable() *Table { return &Table{entries: make(map[string]*Entry)} }
 // Use different keys for connections that must not share health, such as connections of
 // different security to one address. "" means the endpoint's name.
 func (t *Table) Acquire(key, endpoint string) *Entry {
-	if key == "" {
-		key = endpoint
-	}
+	key = cmp.Or(key, endpoint)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[key]
 	if e == nil {
-		e = newEntry(t, key, endpoint)
+		e = &Entry{table: t, key: key}
+		e.now.Store(&moment{status: Status{Endpoint: endpoint}})
 		t.entries[key] = e
 	}
 	e.users++

@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -121,10 +122,5 @@ type Report struct {
 // side returns Canceled and DeadlineExceeded when a deadline passes: these do not count.
 // Every other code comes from a server.
 func FromServer(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.Internal, codes.Canceled, codes.DeadlineExceeded:
-		return false
-	default:
-		return true
-	}
+	return !slices.Contains([]codes.Code{codes.Unavailable, codes.Internal, codes.Canceled, codes.DeadlineExceeded}, status.Code(err))
 }

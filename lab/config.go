@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -176,8 +175,8 @@ func (c *Cluster) flagsLocked(m *Member) []string {
 		"--advertise-client-urls=" + m.Endpoint(),
 		"--initial-cluster=" + strings.Join(members, ","),
 		"--initial-cluster-token=" + filepath.Base(c.dir),
-		"--heartbeat-interval=" + milliseconds(c.cfg.Election/10),
-		"--election-timeout=" + milliseconds(c.cfg.Election),
+		fmt.Sprintf("--heartbeat-interval=%d", c.cfg.Election.Milliseconds()/10),
+		fmt.Sprintf("--election-timeout=%d", c.cfg.Election.Milliseconds()),
 		"--logger=zap",
 		"--log-outputs=stderr",
 		"--log-level=warn",
@@ -192,10 +191,6 @@ func (c *Cluster) flagsLocked(m *Member) []string {
 		flags = append(flags, "--client-cert-auth", "--trusted-ca-file="+c.tls.files.CA)
 	}
 	return append(flags, c.cfg.Args...)
-}
-
-func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(d.Milliseconds(), 10)
 }
 
 // environment returns the environment of a member: that of the parent without what

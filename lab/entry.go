@@ -37,13 +37,10 @@ func Main() {
 		mainCalled.Store(true)
 		return
 	}
-	go exitWithParent()
+	go func() { // ends the process when the parent's end of the pipe closes
+		_, _ = io.Copy(io.Discard, os.NewFile(parentPipeFD, "parentPipe"))
+		os.Exit(1)
+	}()
 	serve(os.Args)
 	os.Exit(0)
-}
-
-// exitWithParent ends the process when the parent's end of the pipe closes.
-func exitWithParent() {
-	_, _ = io.Copy(io.Discard, os.NewFile(parentPipeFD, "parentPipe"))
-	os.Exit(1)
 }

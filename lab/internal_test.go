@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/port"
 	"github.com/quorate/quorate/lab/link"
 )
@@ -50,15 +51,12 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Release()) }()
 	url := "http://" + client.Address()
-	cmd := exec.Command(program.path, "--data-dir="+t.TempDir(), "--log-level=error",
+	cmd := exec.CommandContext(grpctest.Within(t, 2*soon), program.path, "--data-dir="+t.TempDir(), "--log-level=error",
 		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls=http://127.0.0.1:0")
 	cmd.Args[0] = program.argv0
 	cmd.ExtraFiles = []*os.File{read}
 	cmd.Env = environment(os.Environ(), "")
 	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	defer func() { _ = cmd.Process.Kill() }()
 	require.Eventually(t, func() bool {
 		nc, err := net.Dial("tcp", client.Address())
 		if err == nil {
@@ -68,14 +66,7 @@ func TestMemberEndsWithItsParent(t *testing.T) {
 	}, soon, pollInterval)
 
 	require.NoError(t, write.Close())
-	select {
-	case err := <-ended:
-		assert.EqualError(t, err, "exit status 1")
-	case <-time.After(soon):
-		t.Error("the member outlives its parent")
-		_ = cmd.Process.Kill()
-		<-ended
-	}
+	assert.EqualError(t, cmd.Wait(), "exit status 1", "it is killed if it outlives its parent")
 }
 
 func TestPeerProxy(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -74,17 +75,14 @@ func (m *Member) Status(ctx context.Context) (*pb.StatusResponse, error) {
 // awaitServing polls a process until it answers clients, and reports false when it
 // ends first.
 func (m *Member) awaitServing(p *process) bool {
-	for {
+	for p.Alive() {
 		err := m.checkServing(context.Background())
 		if err == nil || answered(err) {
 			return p.Alive()
 		}
-		select {
-		case <-p.Exited():
-			return false
-		case <-time.After(pollInterval):
-		}
+		_ = pause.Until(context.Background(), p.Exited(), pollInterval)
 	}
+	return false
 }
 
 // checkServing returns an error unless the member answers clients.
@@ -100,12 +98,7 @@ func (m *Member) checkServing(ctx context.Context) error {
 
 // answered reports whether an error is the answer of a member that serves.
 func answered(err error) bool {
-	switch status.Code(err) {
-	case codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]codes.Code{codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied}, status.Code(err))
 }
 
 // Leader returns the member that leads, asking the running members past the links until one is

@@ -266,7 +266,10 @@ func (p *Pool[T]) check(ctx context.Context, it *item[T]) (fault, error) {
 			select {
 			case answers <- a:
 			case <-ctx.Done():
-				p.checked(it, loan, a)
+				p.giveBack(it, loan, a.why, checked) // it was lent for the check alone
+				if a.panicked != nil {
+					panic(a.panicked) // the caller has returned
+				}
 			}
 		}()
 		a.why = p.runCheck(ctx, it)
@@ -294,12 +297,4 @@ func (p *Pool[T]) runCheck(ctx context.Context, it *item[T]) fault {
 		return checkFailed
 	}
 	return sound
-}
-
-// checked ends a loan that was only for a check.
-func (p *Pool[T]) checked(it *item[T], loan uint64, a answer) {
-	p.giveBack(it, loan, a.why, checked)
-	if a.panicked != nil {
-		panic(a.panicked) // the caller has returned
-	}
 }

@@ -70,10 +70,8 @@ func lookupServerError(code codes.Code, message, method string) (*Rule, bool) {
 	if !ok || (code != r.Code && code != codes.Unknown) {
 		return nil, false
 	}
-	if method != "" {
-		if _, listed := methodsByName[method]; !listed {
-			return nil, false
-		}
+	if _, listed := methodsByName[method]; method != "" && !listed {
+		return nil, false
 	}
 	return r, true
 }

@@ -108,10 +108,7 @@ type builder struct{ resolver.Builder }
 
 // Build makes a target of resolver/etcd of one of go-zero's.
 func (b builder) Build(target resolver.Target, cc resolver.ClientConn, opts resolver.BuildOptions) (resolver.Resolver, error) {
-	key := target.URL.Query().Get("key")
-	if key == "" {
-		key = strings.Trim(target.URL.Path, "/")
-	}
+	key := cmp.Or(target.URL.Query().Get("key"), strings.Trim(target.URL.Path, "/"))
 	target.URL = url.URL{Scheme: etcd.Scheme, Path: "/" + key}
 	return b.Builder.Build(target, conn{cc}, opts)
 }

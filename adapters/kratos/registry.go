@@ -167,9 +167,7 @@ func (r *Registry) Watch(ctx context.Context, serviceName string) (registry.Watc
 	})
 	context.AfterFunc(w.ctx, w.close)
 	informer.AddHandler(func(c cache.Change[*registry.ServiceInstance]) {
-		switch c.Type {
-		case cache.Synced, cache.Relisted: // each instance that has changed has a Change of its own
-		default:
+		if c.Type != cache.Synced && c.Type != cache.Relisted { // each instance that has changed has a Change of its own
 			pause.Signal(w.changed)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/cmd/internal/cli"
 	"github.com/quorate/quorate/cmd/quorate/internal/doctor"
 	"github.com/quorate/quorate/internal/endpoint"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/resolver/dns"
 )
 
@@ -125,13 +126,11 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 				return err
 			}
 		}
-		select {
-		case <-time.After(f.watch):
-			if now, _, err := settings(&f.client, &f.timeout); err == nil { // the CA file may have changed
-				config.Client.TLS = now.TLS
-			}
-		case <-ctx.Done():
+		if pause.For(ctx, f.watch) != nil {
 			return context.Cause(ctx)
+		}
+		if now, _, err := settings(&f.client, &f.timeout); err == nil { // the CA file may have changed
+			config.Client.TLS = now.TLS
 		}
 	}
 }

@@ -67,9 +67,6 @@ type entry struct {
 	Message string
 }
 
-// calls is a sequence of calls.
-type calls func(s *session)
-
 // session is one run of a program: the server that it runs against, and the transcript.
 type session struct {
 	ctx        context.Context

@@ -51,8 +51,7 @@ func realEtcd(t *testing.T) *grpc.ClientConn {
 func settledEtcd(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	cluster := startEtcd(t)
-	ctx := grpctest.Within(t, testTimeout)
-	require.NoError(t, servers.Settle(ctx, cluster))
+	require.NoError(t, servers.Settle(grpctest.Within(t, testTimeout), cluster))
 	return cluster.Members()[0].Conn()
 }
 
@@ -85,7 +84,7 @@ const shown = 3
 
 // requireLikeEtcd runs a program against both servers, at the same time, and fails the test if the transcripts differ. It
 // returns the entries of etcd.
-func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run calls) []entry {
+func requireLikeEtcd(t *testing.T, etcd, fake *grpc.ClientConn, run func(*session)) []entry {
 	t.Helper()
 	ctx := grpctest.Within(t, programTimeout)
 	sessions := []*session{newSession(ctx, etcd), newSession(ctx, fake)}

@@ -177,7 +177,4 @@ func want(ok bool, format string, args ...any) {
 func fail(format string, args ...any) { fatal.If(fmt.Errorf(format, args...)) }
 
 // ok returns the result of a call that must not fail.
-func ok[T any](result T, err error) T {
-	must(err)
-	return result
-}
+func ok[T any](result T, err error) T { return fatal.OK(result, err) }

@@ -73,12 +73,8 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := cluster.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	c := &Cluster{Lab: cluster, t: t}
+	t.Cleanup(func() { c.check(cluster.Close()) })
 	c.Clients, err = etcdtest.NewClients(clientv3.Config{
 		Endpoints: cluster.Endpoints(), TLS: cluster.ClientTLS(),
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.lose)},

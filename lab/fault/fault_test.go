@@ -6,16 +6,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/fault"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }
 
 func TestParse(t *testing.T) {
 	unnamed, err := fault.Parse(nil)

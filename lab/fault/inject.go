@@ -324,8 +324,7 @@ func freezeSecond(ctx context.Context, s Scene) {
 }
 
 func freezeBesideExpired(ctx context.Context, s Scene) {
-	leave := s.join(ctx, expiredClients, s.Cluster.ExpiredClientTLS())
-	defer leave()
+	defer s.join(ctx, expiredClients, s.Cluster.ExpiredClientTLS())()
 	fatal.If(pause.For(ctx, expiredWarmUp))
 	onFollower(stop)(ctx, s)
 	fatal.If(pause.For(ctx, s.hold()))

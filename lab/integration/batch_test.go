@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
 	"github.com/quorate/quorate/lab/internal/labtest"
+	"github.com/quorate/quorate/lab/robustness"
 )
 
 // sharers are enough callers that most calls share an RPC.
@@ -32,13 +33,7 @@ func startAlone(t *testing.T, args ...string) (context.Context, *clientv3.Client
 }
 
 // atOnce does something for all sharers at once.
-func atOnce(do func(i int)) {
-	var work sync.WaitGroup
-	for i := range sharers {
-		work.Go(func() { do(i) })
-	}
-	work.Wait()
-}
+func atOnce(do func(i int)) { <-robustness.Go(sharers, do) }
 
 // counting counts the Txns of a KV.
 type counting struct {

@@ -3,7 +3,6 @@ package integration_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/lab/internal/labtest"
+	"github.com/quorate/quorate/lab/robustness"
 )
 
 var prefixes atomic.Int64
@@ -99,20 +99,8 @@ func several(t *testing.T, n int) (all []program) {
 // together makes all programs do something at the same time.
 func together(t *testing.T, programs []program, do func(i int, p program)) {
 	t.Helper()
-	var work sync.WaitGroup
-	for i, p := range programs {
-		work.Go(func() { do(i, p) })
-	}
-	done := make(chan struct{})
-	go func() {
-		work.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-labtest.Context(t).Done():
-		require.Fail(t, "not all have ended")
-	}
+	done := robustness.Go(len(programs), func(i int) { do(i, programs[i]) })
+	require.NoError(t, robustness.Await(done, labtest.Timeout, "not all have ended"))
 }
 
 // endSession ends a session with the test, and revokes its lease unless that is another's.

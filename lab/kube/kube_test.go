@@ -7,20 +7,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/internal/grpctest"
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/kube"
 )
 
 // testTimeout is far above what any test takes; one that hangs is ended by it.
 const testTimeout = 8 * time.Minute
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }
 
 func TestBinaryIsMissing(t *testing.T) {
 	t.Setenv(kube.BinaryEnv, "")

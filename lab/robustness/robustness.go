@@ -247,9 +247,7 @@ func (c *Config) Complete() (err error) {
 	c.Duration = cmp.Or(c.Duration, DefaultDuration)
 	c.Members = cmp.Or(c.Members, DefaultMembers)
 	c.Counts = cmp.Or(c.Counts, &Counts{})
-	if c.Log == nil {
-		c.Log = io.Discard
-	}
+	c.Log = cmp.Or(c.Log, io.Discard)
 	if c.Duration < 0 {
 		err = fmt.Errorf("the duration must be more than 0; it is %v", c.Duration)
 	}

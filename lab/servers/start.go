@@ -48,7 +48,9 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 	cfg := s.Config(path)
 	switch setup {
 	case site.Tokens:
-		cfg.Args = append(cfg.Args, fatal.OK(tokenFlag(r.dir, 2*time.Second)))
+		secret := filepath.Join(r.dir, "token.key")
+		fatal.If(os.WriteFile(secret, []byte(rand.Text()), 0o600))
+		cfg.Args = append(cfg.Args, fmt.Sprintf("--auth-token=jwt,priv-key=%s,sign-method=HS256,ttl=2s", secret))
 	case site.TLS:
 		// A proxy speaks to its member in plaintext: it refuses a client certificate that names a user.
 		cfg.TLS, cfg.ClientCertAuth = s.kind != grpcProxy, s.kind == member
@@ -60,11 +62,10 @@ func (r *Running) start(ctx context.Context, s Server, path string, setup site.S
 	if s.kind != kine && (setup == site.Single || setup == site.Secured) {
 		fatal.If(Settle(ctx, r.store))
 	}
-	if s.kind != grpcProxy {
-		r.server = r.store
-		return
+	r.server = r.store
+	if s.kind == grpcProxy {
+		r.server = fatal.OK(lab.StartProxy(ctx, r.store, setup == site.TLS))
 	}
-	r.server = fatal.OK(lab.StartProxy(ctx, r.store, setup == site.TLS))
 }
 
 // Config returns the configuration of the server, plain, or of the member behind a proxy. Path is that of its executable.
@@ -77,12 +78,6 @@ func (s Server) Config(path string) lab.Config {
 		cfg.Args = append(cfg.Args, s.progress+"=500ms")
 	}
 	return cfg
-}
-
-// tokenFlag returns the flag of an etcd whose tokens live for a time. They are signed with a secret in a file in dir.
-func tokenFlag(dir string, ttl time.Duration) (string, error) {
-	secret := filepath.Join(dir, "token.key")
-	return fmt.Sprintf("--auth-token=jwt,priv-key=%s,sign-method=HS256,ttl=%v", secret, ttl), os.WriteFile(secret, []byte(rand.Text()), 0o600)
 }
 
 func kineFlags(l lab.Launch) []string {
@@ -179,11 +174,10 @@ func (r *Running) exchange(ctx context.Context, from, to string) error {
 func (r *Running) Close() error {
 	r.control.Close()
 	var errs []error
-	if r.server != nil {
-		errs = append(errs, r.server.Close())
-	}
-	if r.store != nil {
-		errs = append(errs, r.store.Close())
+	for _, c := range []*lab.Cluster{r.server, r.store} {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }

@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -23,7 +24,8 @@ type Reporter struct {
 	log     func() *zap.Logger
 	known   func() []health.Status // nil if nothing is
 	change  chan struct{}          // wakes the goroutine
-	closing chan struct{}
+	ctx     context.Context        // ends with Close, under mu
+	cancel  context.CancelFunc
 	running sync.WaitGroup
 
 	mu        sync.Mutex // guards the fields below
@@ -33,7 +35,6 @@ type Reporter struct {
 	changed   time.Time // of the latest change
 	lines     []line    // not written yet
 	following bool      // the goroutine runs
-	closed    bool
 }
 
 var _ observe.Observer = (*Reporter)(nil)
@@ -41,9 +42,9 @@ var _ observe.Observer = (*Reporter)(nil)
 // New returns a Reporter. It calls log for the logger of each line, because a client's logger may
 // be replaced, and known, during an outage, for the latest errors of the endpoints; nil: they are not compared.
 func New(log func() *zap.Logger, known func() []health.Status) *Reporter {
-	return &Reporter{
-		log: log, known: known, change: make(chan struct{}, 1), closing: make(chan struct{}), endpoints: make(map[string]*outage),
-	}
+	r := &Reporter{log: log, known: known, change: make(chan struct{}, 1), endpoints: make(map[string]*outage)}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
 }
 
 // EndpointsSet ends the outages of removed endpoints.
@@ -106,10 +107,7 @@ func (r *Reporter) OutcomeUnknown(e observe.UnknownOutcome) {
 // the current outages have no last line. A second Close does nothing.
 func (r *Reporter) Close() {
 	r.mu.Lock()
-	if !r.closed {
-		r.closed = true
-		close(r.closing)
-	}
+	r.cancel()
 	r.mu.Unlock()
 	r.running.Wait()
 }
@@ -142,7 +140,7 @@ func (r *Reporter) followLocked() {
 	r.changed = time.Now()
 	if r.following {
 		pause.Signal(r.change)
-	} else if !r.closed {
+	} else if r.ctx.Err() == nil {
 		r.following = true
 		r.running.Go(r.follow)
 	}
@@ -165,26 +163,17 @@ func (r *Reporter) follow() {
 
 // waitUntil waits until a time, or until shortly after a change. It returns false if the reporter is closed.
 func (r *Reporter) waitUntil(next time.Time) bool {
-	select {
-	case <-time.After(time.Until(next)):
-		return true
-	case <-r.change:
-	case <-r.closing:
-		return false
+	if pause.Until(r.ctx, r.change, time.Until(next)) == nil && time.Now().Before(next) { // there was a change
+		_ = pause.For(r.ctx, settle)
 	}
-	select {
-	case <-time.After(settle):
-		return true
-	case <-r.closing:
-		return false
-	}
+	return r.ctx.Err() == nil
 }
 
 // examine returns the lines that are due, and when it must be called again: zero if no outage is left.
 func (r *Reporter) examine(known []health.Status) (lines []line, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.ctx.Err() != nil {
 		return nil, time.Time{}
 	}
 	now, latest := time.Now(), make(map[string]health.Status, len(known))

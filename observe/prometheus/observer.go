@@ -269,19 +269,15 @@ func (d *durations) observe(err error, took time.Duration) {
 	at := &d.byCode[min(int(code), numCodes-1)]
 	known := at.Load()
 	if known == nil {
-		made := d.make(codeName(code))
+		label := other // all codes that gRPC does not have share it
+		if code <= codes.Unauthenticated {
+			label = code.String()
+		}
+		made := d.make(label)
 		known = &made
 		at.Store(known)
 	}
 	(*known).Observe(took.Seconds())
-}
-
-// codeName returns the name of a code, which all codes that gRPC does not have share.
-func codeName(code codes.Code) string {
-	if code > codes.Unauthenticated {
-		return other
-	}
-	return code.String()
 }
 
 // Called measures a call.

@@ -199,13 +199,11 @@ func (p *ClientConn) GetState() connectivity.State {
 	}
 	var seen grpcbalancer.ConnectivityStateEvaluator
 	for _, g := range p.groups {
-		g.mu.Lock()
-		for _, c := range g.conns {
-			if !c.draining {
-				seen.RecordTransition(connectivity.Shutdown, c.cc.GetState())
+		for _, c := range g.stats().Connections {
+			if !c.Draining {
+				seen.RecordTransition(connectivity.Shutdown, c.State)
 			}
 		}
-		g.mu.Unlock()
 	}
 	return seen.CurrentState()
 }

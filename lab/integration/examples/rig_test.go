@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/grpctest"
@@ -27,10 +26,7 @@ import (
 // testTimeout is far above what a test takes; one that hangs is ended by it.
 const testTimeout = 45 * time.Minute
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }
 
 // rig runs programs on a cluster of three members.
 type rig struct {

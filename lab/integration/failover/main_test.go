@@ -7,12 +7,7 @@ package failover_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }

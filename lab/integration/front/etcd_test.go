@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -69,9 +70,10 @@ func connect(t *testing.T, strategy string, endpoints ...string) (*clientv3.Clie
 // recorder observes a client.
 type recorder struct {
 	observe.None
-	mu      sync.Mutex
-	states  []health.State // the states that endpoints came to
-	resumed int            // how often watches were resumed
+	resumed atomic.Int64 // how often watches were resumed
+
+	mu     sync.Mutex
+	states []health.State // the states that endpoints came to
 }
 
 func (w *recorder) StateChanged(c health.Change) {
@@ -80,17 +82,7 @@ func (w *recorder) StateChanged(c health.Change) {
 	w.states = append(w.states, c.To)
 }
 
-func (w *recorder) WatchResumed(observe.WatchResumption) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.resumed++
-}
-
-func (w *recorder) resumptions() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.resumed
-}
+func (w *recorder) WatchResumed(observe.WatchResumption) { w.resumed.Add(1) }
 
 func (w *recorder) saw(s health.State) bool {
 	w.mu.Lock()
@@ -140,8 +132,8 @@ func TestAnIdleWatchBehindNginx(t *testing.T) {
 	client, w := connect(t, "", p.endpoints()...)
 	ctx := within(t, testTimeout)
 	events, version := client.Watch(ctx, "idle"), int64(0)
-	for n := range cuts {
-		require.Eventually(t, func() bool { return w.resumptions() > n }, testTimeout, pollInterval, "the watch is not cut")
+	for n := range int64(cuts) {
+		require.Eventually(t, func() bool { return w.resumed.Load() > n }, testTimeout, pollInterval, "the watch is not cut")
 		putSettled(t, client, "idle", fmt.Sprint(n))
 		for value := ""; value != fmt.Sprint(n); {
 			resp := <-events

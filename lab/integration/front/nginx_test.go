@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/internal/port"
 )
 
@@ -128,18 +129,9 @@ func (n *nginx) start(t *testing.T) {
 		if err == nil {
 			_ = conn.Close()
 		}
-		return err == nil || n.over()
+		return err == nil || pause.Closed(n.ended)
 	}, testTimeout, pollInterval, "nginx does not accept connections")
-	require.False(t, n.over(), "nginx does not accept its configuration")
-}
-
-func (n *nginx) over() bool {
-	select {
-	case <-n.ended:
-		return true
-	default:
-		return false
-	}
+	require.False(t, pause.Closed(n.ended), "nginx does not accept its configuration")
 }
 
 // stop ends nginx and its connections at once.

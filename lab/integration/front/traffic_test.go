@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
 const (
-	callers  = 4
-	pause    = 2 * time.Millisecond
-	deadline = 20 * time.Second // of a call, which none should need
+	callers   = 4
+	callPause = 2 * time.Millisecond
+	deadline  = 20 * time.Second // of a call, which none should need
 )
 
 // put is a put that has ended.
@@ -32,8 +33,7 @@ type put struct {
 // a lease.
 type traffic struct {
 	client *clientv3.Client
-	stop   chan struct{}
-	end    sync.Once
+	stop   context.CancelFunc // of the callers
 
 	running, watching sync.WaitGroup
 	endWatch          context.CancelFunc
@@ -57,15 +57,15 @@ const ttl, longTTL = 10, 60
 // begin starts the traffic, and returns when its watch and its lease exist.
 func begin(t *testing.T, client *clientv3.Client, ttl int64) *traffic {
 	t.Helper()
-	tr := &traffic{client: client, stop: make(chan struct{})}
-	ctx, cancel := context.WithCancel(context.Background())
-	tr.endWatch = cancel
+	calling, stop := context.WithCancel(context.Background())
+	ctx, endWatch := context.WithCancel(context.Background())
+	tr := &traffic{client: client, stop: stop, endWatch: endWatch}
 	t.Cleanup(tr.halt)
 	tr.watch(ctx, t)
 	tr.keepLease(ctx, t, ttl)
 	for i := range callers {
-		tr.running.Go(func() { tr.repeat(func(n int) { tr.put(fmt.Sprintf("%s%d/%d", prefix, i, n)) }) })
-		tr.running.Go(func() { tr.repeat(func(int) { tr.get() }) })
+		tr.running.Go(func() { repeat(calling, func(n int) { tr.put(fmt.Sprintf("%s%d/%d", prefix, i, n)) }) })
+		tr.running.Go(func() { repeat(calling, func(int) { tr.get() }) })
 	}
 	return tr
 }
@@ -114,14 +114,9 @@ func (tr *traffic) keepLease(ctx context.Context, t *testing.T, ttl int64) {
 	})
 }
 
-func (tr *traffic) repeat(call func(n int)) {
-	for n := 0; ; n++ {
-		select {
-		case <-tr.stop:
-			return
-		case <-time.After(pause):
-			call(n)
-		}
+func repeat(ctx context.Context, call func(n int)) {
+	for n := 0; pause.For(ctx, callPause) == nil; n++ {
+		call(n)
 	}
 }
 
@@ -194,7 +189,7 @@ func (tr *traffic) putErrors() []error {
 
 // stopCallers ends the callers, after the calls that are under way.
 func (tr *traffic) stopCallers() {
-	tr.end.Do(func() { close(tr.stop) })
+	tr.stop()
 	tr.running.Wait()
 }
 

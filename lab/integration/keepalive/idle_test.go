@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -30,10 +29,7 @@ var idle = flag.Duration("idle", time.Minute, "how long connections to a real et
 // testTimeout is far above what anything takes that has to happen at once.
 const testTimeout = 5 * time.Minute
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }
 
 // TestIdleOnEtcd leaves connections to a real etcd alone: one without calls and one
 // with a quiet watch, as the preset has them, and one as it refuses them.
@@ -58,9 +54,7 @@ func TestIdleOnEtcd(t *testing.T) {
 	offending := dial(t, addr, grpc.WithKeepaliveParams(grpckeepalive.ClientParameters(refused.Client)))
 
 	begin := time.Now()
-	within, stop := context.WithTimeout(t.Context(), *idle+testTimeout)
-	defer stop()
-	require.True(t, offending.WaitForStateChange(within, connectivity.Ready), "etcd has ended the connection")
+	require.True(t, offending.WaitForStateChange(grpctest.Within(t, *idle+testTimeout), connectivity.Ready), "etcd has ended the connection")
 	t.Logf("predicted for %v, came after %v", predicted.After, time.Since(begin))
 
 	time.Sleep(time.Until(begin.Add(*idle)))

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/internal/grpctest"
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 const (
@@ -31,8 +31,7 @@ const (
 var stopped = flag.Duration("stopped", 3*time.Second, "how long an API server stands still")
 
 func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m,
+	labtest.Verify(m,
 		// kuberesolver's goroutine stays when its watch is closed while an event arrives; see
 		// TestBesideKuberesolver.
 		goleak.IgnoreAnyFunction("github.com/sercand/kuberesolver/v6.(*streamWatcher).receive"))

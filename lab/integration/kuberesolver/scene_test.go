@@ -162,8 +162,7 @@ func (f fleet) dial(ctx context.Context, pod string) (net.Conn, error) {
 	if !known {
 		return nil, fmt.Errorf("%s is no pod", pod)
 	}
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", address)
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }
 
 // connect returns a channel that balances over the pods that the resolver finds.

@@ -21,13 +21,17 @@ import (
 // Timeout ends a test that hangs. It is far longer than any test takes.
 const Timeout = 5 * time.Minute
 
+// Verify is the TestMain of a package whose tests start clusters: it runs them, and fails if they
+// leave a goroutine behind, but for those that the options name.
+func Verify(m goleak.TestingM, but ...goleak.Option) {
+	lab.Main()
+	goleak.VerifyTestMain(m, but...)
+}
+
 // Main is the TestMain of a package whose tests share a cluster of one member, each with keys
 // of its own: it starts the cluster and hands it to use, runs the tests, and fails if they
 // leave a goroutine behind.
-func Main(m *testing.M, use func(*lab.Cluster)) {
-	lab.Main()
-	goleak.VerifyTestMain(suite{m, use})
-}
+func Main(m *testing.M, use func(*lab.Cluster)) { Verify(suite{m, use}) }
 
 // suite is the tests, with the cluster around them.
 type suite struct {

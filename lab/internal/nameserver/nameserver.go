@@ -2,6 +2,7 @@
 package nameserver
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"strings"
@@ -59,11 +60,8 @@ func New(addr string) *Server {
 
 // listen takes a port for TCP and UDP. One that is free for the one may be taken for the other.
 func listen(addr string) (listener net.Listener, packets net.PacketConn, err error) {
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
 	for range 10 {
-		if listener, err = net.Listen("tcp", addr); err != nil {
+		if listener, err = net.Listen("tcp", cmp.Or(addr, "127.0.0.1:0")); err != nil {
 			return nil, nil, err
 		}
 		if packets, err = net.ListenPacket("udp", listener.Addr().String()); err == nil {

@@ -62,7 +62,7 @@ func startLoad(ctx context.Context, c *kube.ControlPlane) *load {
 	var watching sync.WaitGroup
 	for range watchers {
 		watching.Add(1)
-		l.work.Go(func() { l.watch(ctx, watching.Done) })
+		l.work.Go(func() { l.watch(ctx, sync.OnceFunc(watching.Done)) })
 	}
 	watching.Wait()
 	for range writers {
@@ -129,7 +129,7 @@ func (l *load) write(ctx context.Context) {
 	})
 }
 
-// watch follows the objects. The next watch resumes where the last one ended.
+// watch follows the objects, and calls began when a watch begins. The next one resumes where the last one ended.
 func (l *load) watch(ctx context.Context, began func()) {
 	last, seen := "0", map[string]bool{} // a watch may show an object again
 	for ctx.Err() == nil {
@@ -138,10 +138,7 @@ func (l *load) watch(ctx context.Context, began func()) {
 			_ = pause.For(ctx, 100*time.Millisecond)
 			continue
 		}
-		if began != nil {
-			began()
-			began = nil
-		}
+		began()
 		for event := range w.ResultChan() {
 			object, ok := event.Object.(*corev1.ConfigMap)
 			if !ok {

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/lab/fault"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
@@ -167,10 +168,7 @@ type faultyLessor struct{ client.Lessor }
 func (faultyLessor) KeepAlive(ctx context.Context, _ int64) iter.Seq2[time.Time, error] {
 	return func(yield func(time.Time, error) bool) {
 		for ctx.Err() == nil && yield(time.Now().Add(time.Minute), nil) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+			_ = pause.For(ctx, 100*time.Millisecond)
 		}
 	}
 }

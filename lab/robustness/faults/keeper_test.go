@@ -65,12 +65,10 @@ func (r *memoryLessor) KeepAlive(ctx context.Context, id int64) iter.Seq2[time.T
 	return func(yield func(time.Time, error) bool) {
 		for n := 0; id > 1 || n < r.renewals; n++ {
 			sent := time.Now()
-			_ = pause.For(ctx, answerTime)
-			if ctx.Err() != nil || !yield(sent.Add(4*time.Second), nil) {
+			if pause.For(ctx, answerTime) != nil || !yield(sent.Add(4*time.Second), nil) {
 				return
 			}
-			_ = pause.For(ctx, time.Second-answerTime)
-			if ctx.Err() != nil {
+			if pause.For(ctx, time.Second-answerTime) != nil {
 				return
 			}
 		}

@@ -11,13 +11,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/internal/pause"
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/client"
 	"github.com/quorate/quorate/lab/robustness/history"
@@ -25,10 +24,7 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }
 
 // start starts a load without a cluster. Its client has the store and, beside it, a watcher or a lessor if there is one.
 func start(t *testing.T, store *memory, callers int, beside ...any) *run {

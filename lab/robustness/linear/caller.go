@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -196,12 +197,7 @@ func (p planner) request(knows known) model.Request {
 
 // shares draws whether an operation shares an RPC, if it is one that can.
 func (p planner) shares(request model.Request) bool {
-	switch request.Kind {
-	case model.Get, model.Put, model.Delete:
-		return p.rng.IntN(2) == 0
-	default:
-		return false
-	}
+	return slices.Contains([]model.Kind{model.Get, model.Put, model.Delete}, request.Kind) && p.rng.IntN(2) == 0
 }
 
 // cached draws whether a get goes through a cache.

@@ -8,19 +8,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/quorate/quorate/internal/fatal"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/robustness"
 	"github.com/quorate/quorate/lab/robustness/history"
 	"github.com/quorate/quorate/lab/robustness/linear/model"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }
 
 func TestConnectFails(t *testing.T) {
 	cfg := Config{callers: 1, connect: func([]string) (Client, error) { return nil, errors.New("no way") }}

@@ -226,12 +226,13 @@ type contender struct {
 
 // connect opens the contender's way to the members and connects its client. An error ends it, see package fatal.
 func (c *contender) connect(endpoints []string) {
-	for _, endpoint := range endpoints {
+	for i, endpoint := range endpoints {
 		l := fatal.OK(link.Listen(strings.TrimPrefix(endpoint, "http://")))
 		c.env.Cleanup(l.Close)
 		c.gate = append(c.gate, l)
+		endpoints[i] = "http://" + l.Addr()
 	}
-	c.client = fatal.OK(c.cfg.connect(c.gate.endpoints()))
+	c.client = fatal.OK(c.cfg.connect(endpoints))
 	c.env.Cleanup(func() error {
 		c.drop()
 		return c.client.Close()
@@ -312,15 +313,6 @@ func (c *contender) round(ctx context.Context, p plan) (ok bool) {
 // no renewal leaves it, no event reaches it, and it does not notice.
 type gateway []*link.Link
 
-// endpoints returns the URLs of the contender's side.
-func (g gateway) endpoints() []string {
-	out := make([]string, len(g))
-	for i, l := range g {
-		out[i] = "http://" + l.Addr()
-	}
-	return out
-}
-
 // pause withholds everything from now on.
 func (g gateway) pause() {
 	for _, l := range g {
@@ -387,10 +379,11 @@ func (h *holding) applyIncident(ctx context.Context) {
 	switch h.plan.incident {
 	case pausedHolding:
 		h.env.Counts.Add("pauses", "while holding", 1)
-		h.pause(func() { _ = pause.For(ctx, h.plan.pause) })
+		h.pause(ctx, func() {})
 	case delayed:
 		h.env.Counts.Add("pauses", "with a write on its way", 1)
-		h.delay(ctx)
+		guard := h.handle.Guard()
+		h.pause(ctx, func() { h.write(guard, delayedTimeout) })
 	case orphaned:
 		h.env.Counts.Add("sessions", "orphaned under a lock", 1)
 		h.session.Orphan()
@@ -406,28 +399,18 @@ func (h *holding) applyIncident(ctx context.Context) {
 func (h *holding) pauseWaiting(ctx, waiting context.Context) {
 	if pause.For(waiting, h.plan.pauseDelay) == nil {
 		h.env.Counts.Add("pauses", "while waiting", 1)
-		h.pause(func() { _ = pause.For(ctx, h.plan.pause) })
+		h.pause(ctx, func() {})
 	}
 }
 
-// pause pauses the contender while a function runs.
-func (h *holding) pause(while func()) {
+// pause pauses the contender as planned, with something on its way, and waits for that afterwards.
+func (h *holding) pause(ctx context.Context, send func()) {
+	var sending sync.WaitGroup
 	h.gate.pause()
-	while()
+	sending.Go(send)
+	_ = pause.For(ctx, h.plan.pause)
 	h.gate.resume(h.plan.lost)
-}
-
-// delay pauses the contender with a write on its way.
-func (h *holding) delay(ctx context.Context) {
-	guard, written := h.handle.Guard(), make(chan struct{})
-	h.pause(func() {
-		go func() {
-			defer close(written)
-			h.write(guard, delayedTimeout)
-		}()
-		_ = pause.For(ctx, h.plan.pause)
-	})
-	<-written
+	sending.Wait()
 }
 
 // write makes a guarded write.

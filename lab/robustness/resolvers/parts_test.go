@@ -7,17 +7,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/resolver"
 
-	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/lab/robustness"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Verify(m) }
 
 func TestArrivalsWithinATime(t *testing.T) {
 	from := time.Unix(1e9, 0)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -228,31 +229,21 @@ func (d *diagnosis) closed(v *visit, address string) {
 // login says once that the cluster wants a user, or has none.
 func (d *diagnosis) login() {
 	for _, v := range d.visits {
-		if err := v.refusal(); err != nil {
-			if v.token != "" {
+		for _, err := range []error{v.err, v.readErr} {
+			switch {
+			case !refusedLogin(err):
+				continue
+			case v.token != "":
 				d.clusterFinding(Error, "auth-refused", "get another token", "the token is refused: %s", message(err))
-			} else {
+			default:
 				d.clusterFinding(Error, "auth-required", "give --user, and the password in ETCDCTL_PASSWORD", "authentication is on, and no user is given: %s", message(err))
 			}
 			return
 		}
 	}
-	for _, v := range d.visits {
-		if v.authErr != nil {
-			d.clusterFinding(Note, "auth-off", "etcdctl auth status", "a user is given, and authentication is off: the cluster checks no user and no permission")
-			return
-		}
+	if slices.ContainsFunc(d.visits, func(v *visit) bool { return v.authErr != nil }) {
+		d.clusterFinding(Note, "auth-off", "etcdctl auth status", "a user is given, and authentication is off: the cluster checks no user and no permission")
 	}
-}
-
-// refusal returns the error of a member that requires authentication.
-func (v *visit) refusal() error {
-	for _, err := range []error{v.err, v.readErr} {
-		if refusedLogin(err) {
-			return err
-		}
-	}
-	return nil
 }
 
 func refusedLogin(err error) bool {

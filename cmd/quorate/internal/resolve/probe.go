@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/health"
 	"github.com/quorate/quorate/health/etcdprobe"
+	"github.com/quorate/quorate/internal/pause"
 )
 
 const (
@@ -89,10 +90,7 @@ func (p *Probes) probe(ctx context.Context, id string, ep resolver.Endpoint) {
 	defer func() { _ = e.conn.Close() }()
 	for ctx.Err() == nil {
 		e.once(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(p.every):
-		}
+		_ = pause.For(ctx, p.every)
 	}
 }
 
