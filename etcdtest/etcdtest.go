@@ -219,7 +219,7 @@ func enableAuth(ctx context.Context, client *clientv3.Client, users map[string]s
 			return fmt.Errorf("etcdtest: add the user %q: %w", name, err)
 		}
 	}
-	err := settle(nil, func() error { _, err := client.AuthEnable(ctx); return err })
+	err := untilKnown(nil, func() error { _, err := client.AuthEnable(ctx); return err })
 	if err != nil {
 		return fmt.Errorf("etcdtest: enable authentication: %w", err)
 	}
@@ -227,9 +227,9 @@ func enableAuth(ctx context.Context, client *clientv3.Client, users map[string]s
 }
 
 func addUser(ctx context.Context, client *clientv3.Client, name, password string) error {
-	err := settle(rpctypes.ErrUserAlreadyExist, func() error { _, err := client.UserAdd(ctx, name, password); return err })
+	err := untilKnown(rpctypes.ErrUserAlreadyExist, func() error { _, err := client.UserAdd(ctx, name, password); return err })
 	if err == nil && name != root {
-		err = settle(rpctypes.ErrRoleAlreadyExist, func() error { _, err := client.RoleAdd(ctx, name); return err })
+		err = untilKnown(rpctypes.ErrRoleAlreadyExist, func() error { _, err := client.RoleAdd(ctx, name); return err })
 		if err == nil {
 			// All keys: from the first one on.
 			_, err = client.RoleGrantPermission(ctx, name, "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
@@ -241,9 +241,9 @@ func addUser(ctx context.Context, client *clientv3.Client, name, password string
 	return err
 }
 
-// settle makes a change, and again while its outcome is unknown, as on a busy machine that elects leaders: then done is the
+// untilKnown makes a change, and again while its outcome is unknown, as on a busy machine that elects leaders: then done is the
 // error of a change that was made.
-func settle(done error, change func() error) error {
+func untilKnown(done error, change func() error) error {
 	err := change()
 	for range 10 {
 		if retry.OutcomeOf(err) != retry.OutcomeUnknown {

@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"clientv3/internal/semantics":       {},
 	"clientv3/mock/fakeetcd":            {"clientv3/internal/semantics"},
 	"clientv3/mock/mockserver":          {},
-	"etcdtest":                          {"clientv3", "clientv3/mock/fakeetcd"},
+	"etcdtest":                          {"clientv3", "clientv3/mock/fakeetcd", "retry"},
 	"clientv3/internal/clienttest":      {"clientv3", "clientv3/internal/optxn", "clientv3/mock/fakeetcd"},
 	"clientv3/internal/optxn":           {"clientv3"},
 	"clientv3/internal/reply":           {"clientv3"},
