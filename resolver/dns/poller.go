@@ -40,12 +40,12 @@ type state struct {
 // poller repeats the lookup of one question for all channels that need it.
 type poller struct {
 	*feed.Feed
-	client  *client
-	q       question
-	cancel  context.CancelFunc
-	asked   chan struct{} // a lookup was requested
-	now     bool          // the present lookup was requested
-	staleAt time.Time     // when the last list is used although there is no answer
+	client    *client
+	q         question
+	cancel    context.CancelFunc
+	asked     chan struct{} // a lookup was requested
+	requested bool          // the present lookup was
+	staleAt   time.Time     // when the last list is used although there is no answer
 
 	mu       sync.Mutex
 	state    state
@@ -118,10 +118,10 @@ func (p *poller) pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-time.After(d):
-		p.now = false
+		p.requested = false
 		return ctx.Err() == nil
 	case <-asked:
-		p.now = true
+		p.requested = true
 	}
 	return pause.For(ctx, time.Until(p.state.ended.Add(p.client.MinInterval))) == nil
 }
@@ -142,7 +142,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 		switch {
 		case r.failed > 0: // the answer is incomplete
 			wait = p.client.afterFailure(r.failed)
-		case !before.listed || p.now: // other clients look up at the same time
+		case !before.listed || p.requested: // other clients look up at the same time
 			wait = p.client.spread(wait)
 		}
 	case isNotFound(err):
