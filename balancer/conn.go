@@ -135,7 +135,7 @@ func (c *netConn) receiving(now time.Time) bool {
 type backlog struct {
 	acked          uint64 // bytes that the peer has acknowledged
 	unsent         uint32 // bytes in the send buffer that were never sent
-	retransmitting bool   // the latest bytes sent are being retransmitted
+	retransmitting bool   // the kernel repeats bytes that the peer does not acknowledge
 }
 
 // movedSince reports whether a backlog shrinks. Acknowledgements alone are no sign of

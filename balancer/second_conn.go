@@ -9,7 +9,7 @@ import (
 // A second connection to an endpoint is the witness where no other endpoint can be: there is only one, or all are
 // silent. A NAT or a firewall may have dropped the flow, the server behind a virtual address may be frozen, or a name
 // may have another address now. If the second connection serves, the first one is dead and the second replaces it. A
-// frozen member, or an overloaded cluster, does not answer on the second connection either.
+// frozen member answers on neither; an overloaded cluster answers late on both, on the first one first.
 
 const (
 	// defaultDialTimeout is how long the network may take to make a second connection where a name must be resolved

@@ -219,7 +219,8 @@ func enableAuth(ctx context.Context, client *clientv3.Client, users map[string]s
 			return fmt.Errorf("etcdtest: add the user %q: %w", name, err)
 		}
 	}
-	err := untilKnown(nil, func() error { _, err := client.AuthEnable(ctx); return err })
+	// Without a token, as a client has none before, etcd refuses the second one.
+	err := untilKnown(rpctypes.ErrUserEmpty, func() error { _, err := client.AuthEnable(ctx); return err })
 	if err != nil {
 		return fmt.Errorf("etcdtest: enable authentication: %w", err)
 	}
@@ -232,11 +233,14 @@ func addUser(ctx context.Context, client *clientv3.Client, name, password string
 		err = untilKnown(rpctypes.ErrRoleAlreadyExist, func() error { _, err := client.RoleAdd(ctx, name); return err })
 		if err == nil {
 			// All keys: from the first one on.
-			_, err = client.RoleGrantPermission(ctx, name, "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
+			err = untilKnown(nil, func() error {
+				_, err := client.RoleGrantPermission(ctx, name, "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
+				return err
+			})
 		}
 	}
 	if err == nil {
-		_, err = client.UserGrantRole(ctx, name, name)
+		err = untilKnown(nil, func() error { _, err := client.UserGrantRole(ctx, name, name); return err })
 	}
 	return err
 }

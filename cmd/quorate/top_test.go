@@ -30,7 +30,7 @@ func TestTop(t *testing.T) {
 func TestTopWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--url http://u:p@127.0.0.1:1/":             "error: http://xxxxx@127.0.0.1:1/: ",
+		"--url http://u:p@127.0.0.1:1/":                            "error: http://xxxxx@127.0.0.1:1/: ",
 		"--once --interval 10s --endpoints http://u:p@127.0.0.1:1": "http://xxxxx@127.0.0.1:1:  nothing listens",
 	} {
 		t.Run(args, func(t *testing.T) {

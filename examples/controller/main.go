@@ -56,13 +56,13 @@ func run(ctx context.Context, client *clientv3.Client) error {
 }
 
 // deleteOrphans deletes what was made for keys that were deleted while no process led: controller.Run has calls for present keys, and
-// for those that are deleted while it runs.
+// for those that are deleted while it runs. What was made for a key that is deleted in between stays until the next term.
 func deleteOrphans(ctx context.Context, objects *cache.Informer[string], kv clientv3.KV) error {
-	if err := objects.WaitSynced(ctx); err != nil {
-		return err
-	}
 	made, err := kv.Get(ctx, actual, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
+		return err
+	}
+	if err := objects.WaitForRevision(ctx, made.Header.Revision); err != nil { // an older view lacks new objects
 		return err
 	}
 	for _, m := range made.Kvs {

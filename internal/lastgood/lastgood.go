@@ -25,7 +25,7 @@ const (
 //     they have been missing for Delay. Those that disappear one by one within Delay count
 //     together.
 //   - With a Window, if each answer is another part of a larger list: it has three endpoints or
-//     more, as many as the one before, but others, some of which have not been missing for more than three answers. Missing ones
+//     more, as many as the one before, but others, some of which return after at most three answers, or three validities. Missing ones
 //     stay for Window; before any endpoint has come back, they stay for Delay.
 //
 // Other removals take effect at once, and new endpoints are never delayed. Time while the source

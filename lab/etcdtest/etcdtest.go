@@ -63,7 +63,7 @@ type Cluster struct {
 }
 
 // Start starts a cluster, by default of one member, and returns when it serves. It is closed at the end of the
-// test. The test fails at once if the cluster does not start within a minute.
+// test. The test fails at once if the cluster does not start within five minutes.
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	cluster, err := lab.Start(t.Context(), lab.Config{

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/quorate/quorate"
 	"github.com/quorate/quorate/internal/grpctest"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/keepalive"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/observe"
 )
 
@@ -45,9 +48,9 @@ func TestMetricsOfGRPC(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	counts := map[string]uint64{}
+	ctx, counts := labtest.Context(t), map[string]uint64{}
 	for counts["grpc.subchannel.open_connections"] == 0 { // gRPC counts a connection after it is used
-		require.NoError(t, t.Context().Err())
+		require.NoError(t, pause.For(ctx, time.Millisecond))
 		var data metricdata.ResourceMetrics
 		require.NoError(t, reader.Collect(t.Context(), &data))
 		for _, scope := range data.ScopeMetrics {

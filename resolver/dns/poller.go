@@ -45,6 +45,7 @@ type poller struct {
 	cancel    context.CancelFunc
 	asked     chan struct{} // a lookup was requested
 	requested bool          // the present lookup was
+	failing   bool          // the last lookup had no answer
 	staleAt   time.Time     // when the last list is used although there is no answer
 
 	mu       sync.Mutex
@@ -111,7 +112,7 @@ func (p *poller) run(ctx context.Context, wait time.Duration) {
 // than MinInterval after the last, and not while lookups fail. It returns false if the poller was stopped.
 func (p *poller) pause(ctx context.Context, d time.Duration) bool {
 	asked := p.asked
-	if p.state.failed > 0 {
+	if p.failing {
 		asked = nil // while lookups fail so do connections, each of which requests a lookup
 	}
 	select {
@@ -135,6 +136,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 		return 0
 	}
 	now, before, r := time.Now(), p.state.record, &p.state.record
+	p.failing = err != nil && !isNotFound(err)
 	wait := p.client.afterAnswer(found.ttl)
 	switch {
 	case err == nil:

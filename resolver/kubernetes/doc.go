@@ -81,7 +81,7 @@
 //     end open watches.
 //
 // Endpoints of which more than half disappear at once stay for Config.MassRemovalDelay, also for
-// channels that open meanwhile.
+// channels that open meanwhile. Those that terminate, or that hints exclude, leave at once.
 //
 // When a channel closes or becomes idle, its resolver ends with all connections and goroutines,
 // even if the API server does not answer. When the channel leaves idle mode, a new one starts,

@@ -423,7 +423,8 @@ func TestIntendedRemovalIsNotDelayed(t *testing.T) {
 	}
 	update(t, server, pods)
 	c.AwaitAddresses(t, "10.0.0.5:80", "10.0.0.6:80")
-	update(t, server, slice("users", "a", 80, "10.0.0.5", "10.0.0.6"))
+	update(t, server, slice("users", "a", 80, "10.0.0.5", "10.0.0.6", "10.0.0.7"))
+	c.AwaitAddresses(t, "10.0.0.5:80", "10.0.0.6:80", "10.0.0.7:80")
 	_, errs := c.Received()
 	assert.Empty(t, errs)
 }

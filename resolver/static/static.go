@@ -19,7 +19,8 @@
 // balancer.SetWeight; [Metadata] returns all others. Keys and values can be anything without a
 // comma or a semicolon; a key has no "=".
 //
-// Build refuses any other target, and one that lists an address twice.
+// Build refuses any other target, and one that lists an address twice. With TLS each endpoint is
+// verified for its own host, unless the credentials or grpc.WithAuthority name another.
 package static
 
 import (
