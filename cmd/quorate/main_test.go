@@ -20,7 +20,7 @@ import (
 )
 
 // testTimeout is far above what any of these tests takes.
-const testTimeout = time.Minute
+const testTimeout = 5 * time.Minute
 
 // runAsProgram is a variable with which the test binary is the program.
 const runAsProgram = "QUORATE_TEST_RUN"

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,10 @@ func TestCommandsNameTheProblem(t *testing.T) {
 	t.Parallel()
 	plain, secure := etcdtest.Start(t, etcdtest.Config{Members: 2}).Lab, etcdtest.Start(t, etcdtest.Config{TLS: true}).Lab
 	require.NoError(t, plain.Members()[1].Kill()) // no quorum
+	require.Eventually(t, func() bool {
+		s, err := plain.Members()[0].Status(t.Context())
+		return err == nil && s.Leader == 0
+	}, testTimeout, 50*time.Millisecond)
 	noQuorum, https := plain.Members()[0].Endpoint(), secure.Endpoints()[0]
 	_, address, _ := strings.Cut(https, "://")
 	interrupted, interrupt := context.WithCancelCause(t.Context())
