@@ -137,7 +137,8 @@ type Config struct {
 
 	// PermitWithoutStream lets gRPC ping on connections without calls or
 	// streams. An etcd server answers that with a GOAWAY (too_many_pings)
-	// unless it is configured to allow it.
+	// unless it is configured to allow it. It has no effect unless DialKeepAliveTime is
+	// set, as with the official client.
 	PermitWithoutStream bool `json:"permit-without-stream"`
 
 	// MaxUnaryRetries bounds the attempts of a unary call, the first included: 1
@@ -343,7 +344,7 @@ func (cfg *Config) keepAlive() keepalive.ClientParameters {
 	p := keepalive.ClientParameters{
 		Time:                cmp.Or(cfg.DialKeepAliveTime, defaultKeepAliveTime),
 		Timeout:             cfg.DialKeepAliveTimeout,
-		PermitWithoutStream: cfg.PermitWithoutStream,
+		PermitWithoutStream: cfg.PermitWithoutStream && cfg.DialKeepAliveTime > 0,
 	}
 	if p.Timeout <= 0 {
 		p.Timeout = defaultKeepAliveTimeout

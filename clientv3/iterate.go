@@ -93,15 +93,15 @@ func getPart(ctx context.Context, kv KV, op Op) (part *GetResponse, rest *Op, er
 	if pages {
 		first.limit = min(cmp.Or(op.limit, op.pageKeys), op.pageKeys)
 	}
-	resp, err := kv.Do(ctx, first)
+	get := func() (*GetResponse, error) { return kv.Get(ctx, string(first.key), func(op *Op) { *op = first }) } // programs wrap Get
+	part, err = get()
 	for pages && first.limit > 1 && isTooLarge(err) {
 		first.limit = fewerKeys(first.limit)
-		resp, err = kv.Do(ctx, first)
+		part, err = get()
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	part = resp.Get()
 	n := len(part.Kvs)
 	switch {
 	case !part.More || first.limit == op.limit:

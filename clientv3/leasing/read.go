@@ -3,7 +3,6 @@ package leasing
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -234,7 +233,7 @@ func NewKV(cl *clientv3.Client, prefix string, opts ...concurrency.SessionOption
 	k.background.Go(k.release)
 	if err := <-ready; err != nil {
 		k.close()
-		return nil, func() {}, fmt.Errorf("leasing: no session: %w", err)
+		return nil, func() {}, err
 	}
 	return k, k.close, nil
 }

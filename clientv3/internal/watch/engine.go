@@ -420,7 +420,7 @@ func (e *Engine) slowness(req *Request) func(time.Duration) {
 			return
 		}
 		logged = time.Now()
-		e.cfg.Logger().Info("watch responses wait for their reader",
-			zap.ByteString("key", req.Key), zap.ByteString("range-end", req.End), zap.Duration("waited", waited))
+		e.cfg.Logger().Info("watcher substream buffer is backlogged; subscriber may be too slow to consume events",
+			zap.ByteString("range-start", req.Key), zap.ByteString("range-end", req.End), zap.Duration("time-blocked", waited))
 	}
 }
