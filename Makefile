@@ -21,8 +21,7 @@ test stress: export QUORATE_EXAMPLES = $(CURDIR)/.cache/examples
 test stress: export GORACE = atexit_sleep_ms=0
 
 # What reads source, evaluates rules or counts memory runs without the race detector, and so do tests whose names begin with TestSimulat:
-# their thousands of calls or states take seven times as long with it. `make stress` has all with it. Some folders below lab/bench have
-# benchmarks and experiments only.
+# their thousands of calls or states take seven times as long with it. Some folders below lab/bench have benchmarks and experiments only.
 UNRACED = ./compat/... ./internal/repository ./lab/monitoring ./clientv3/internal/cost
 SIMULATIONS = $(sort $(dir $(shell grep -rl --include='*_test.go' '^func TestSimulat' .)))
 RACED = $(filter-out $(shell go list $(UNRACED)),$(shell go list work | grep -Ev '/lab/bench(/(calls|pools|toolkit))?$$'))

@@ -29,6 +29,8 @@ type call struct {
 	next, prev *call
 	suspectAt  health.Moment // when its silence becomes suspicious
 	overdue    bool          // Overdue was called
+
+	made int32 // which connection of conn it is on: a server may be closing the one before
 }
 
 // begin records a picked attempt.
@@ -38,7 +40,7 @@ func (p *policy) begin(ctx context.Context, s *subConn, info *Call, a *Attempt) 
 		c = new(call) // for example when gRPC moves a call to another connection: the first may still be in use
 	}
 	c.ctx, c.method, c.conn, c.attempt = ctx, info.Method, s, a
-	c.stat, c.start = ep.latency.known(info.Shape), momentNow()
+	c.stat, c.start, c.made = ep.latency.known(info.Shape), momentNow(), s.made.Load()
 	if c.stat == nil {
 		c.stat = ep.latency.get(info.Shape, &p.shapes)
 	}
@@ -131,7 +133,7 @@ func (c *call) end(info balancer.DoneInfo) {
 		c.count(now, answered, err)
 	}
 	st := ep.State()
-	if st != health.Serving && (answered || !ep.hasInFlight()) {
+	if st != health.Serving && (answered || ep.InFlight() == 0) {
 		p.prober.readmitUnprobed(ep, now.Time(), "nothing is in flight")
 	}
 	if st == health.Draining || ep.unwanted.Load() {
@@ -157,7 +159,7 @@ func endedHere(err error) bool {
 func (c *call) answered(now time.Time, took time.Duration, err error) (classified bool) {
 	ep, a, start := c.conn.ep, c.attempt, c.start.Time()
 	p := ep.policy
-	c.conn.heardAt(now)
+	c.conn.heardAt(now, c.made)
 	if !c.conn.useful.Load() && (err == nil || !p.options().Fault(err)) {
 		c.conn.useful.Store(true)
 	}

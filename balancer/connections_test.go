@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
@@ -496,6 +498,25 @@ func TestSecondConnectionTakesThePlaceOfASilentOne(t *testing.T) {
 	}
 }
 
+// A stream goes on over a connection that its server closes. That is no sign of life of the one made after it.
+func TestMessagesOnAnOldConnectionHideNoSilence(t *testing.T) {
+	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
+		s := servers[0]
+		st := c.open(balancer.Calls, nil)
+		go s.stopGracefully()
+		time.Sleep(50 * time.Millisecond)
+		s.restart()
+		require.NoError(t, c.read().err)
+		require.True(t, st.isOpen())
+		all := s.connections()
+		all[len(all)-1].frozen.Shut()
+		o := c.call(t.Context(), attempt{deadline: time.Minute})
+		assert.ErrorContains(t, o.cut, "its connection gives no sign of life")
+		assert.NoError(t, c.read().err)
+		all[len(all)-1].frozen.Open()
+	})
+}
+
 // Writes on the silent connection are left alone for as long as TCP may need; new ones are not delayed.
 func TestWritesOnAReplacedConnectionMayBeAnswered(t *testing.T) {
 	withClient(t, 1, func(t *testing.T, c *client, servers []*server) {
@@ -694,4 +715,25 @@ func TestWritesGoOutOnceTheirEndpointIsNoLongerFrozen(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 	})
+}
+
+// controlled are credentials like those of xDS.
+type controlled struct {
+	credentials.TransportCredentials
+}
+
+func (controlled) UsesXDS() bool { return true }
+
+func (c controlled) Clone() credentials.TransportCredentials { return c }
+
+// gRPC looks for UsesXDS. Without it, the security of the control plane is ignored.
+func TestCredentialsOfXDS(t *testing.T) {
+	usesXDS := func(c credentials.TransportCredentials) bool {
+		x, ok := c.(interface{ UsesXDS() bool })
+		return ok && x.UsesXDS()
+	}
+	creds := balancer.Credentials(controlled{insecure.NewCredentials()})
+	assert.True(t, usesXDS(creds))
+	assert.True(t, usesXDS(creds.Clone()))
+	assert.False(t, usesXDS(balancer.Credentials(insecure.NewCredentials())))
 }

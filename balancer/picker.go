@@ -160,14 +160,15 @@ func without(eps, avoid []*Endpoint) []*Endpoint {
 }
 
 // others returns the candidates for the strategy where endpoints are to be avoided: the best
-// others, even of a lower rank; if all are to be avoided, the fit ones. It looks at no more than
-// maxOthers besides these.
+// others, even of a lower rank, but no write goes where it would be cut; if there is none, the fit ones. It
+// looks at no more than maxOthers besides these.
 func (k *picker) others(a *Attempt, fit []*Endpoint) []*Endpoint {
 	if others := without(some(fit, maxOthers+len(a.Avoid)), a.Avoid); len(others) > 0 {
 		return others
 	}
 	others := best(without(some(k.connected, maxOthers+len(a.Avoid)), a.Avoid), a.need())
-	if len(others) > 0 || a.AvoidStrictly {
+	serves := len(others) > 0 && (!a.Write || rank(others[0].State(), needWrite) <= rank(health.Suspected, needWrite))
+	if serves || a.AvoidStrictly {
 		return others
 	}
 	return fit
@@ -190,15 +191,15 @@ func (k *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	}
 	a.conn.Store(s)
 	c := k.p.begin(info.Ctx, s, &call, a)
+	if o := k.p.options(); o.observesCalls {
+		o.Events.Picked(s.ep, call)
+	}
 	if err := a.Picked(s.ep); err != nil {
 		c.end(balancer.DoneInfo{})
 		return balancer.PickResult{}, err
 	}
 	if !s.ep.State().Usable() {
 		s.ep.signal()
-	}
-	if o := k.p.options(); o.observesCalls {
-		o.Events.Picked(s.ep, call)
 	}
 	return balancer.PickResult{SubConn: sc, Done: c.whenDone()}, nil
 }

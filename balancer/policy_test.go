@@ -181,6 +181,8 @@ func TestChoiceAvoidsEndpoints(t *testing.T) {
 	assert.Equal(t, []*Endpoint{serving, also}, k.others(&Attempt{}, k.fit[needFull]))
 	assert.Equal(t, []*Endpoint{also}, k.others(&Attempt{Avoid: []*Endpoint{serving}}, k.fit[needFull]))
 	assert.Equal(t, []*Endpoint{suspect}, k.others(&Attempt{Avoid: []*Endpoint{serving, also}}, k.fit[needFull]), "one that is less fit")
+	write := &Attempt{Write: true, Avoid: []*Endpoint{serving, also, suspect}}
+	assert.Equal(t, []*Endpoint{serving, also}, k.others(write, k.fit[needWrite]), "no write goes where there is no leader")
 	local := &Attempt{Need: Local, Avoid: []*Endpoint{serving, also}}
 	assert.Equal(t, []*Endpoint{degraded}, k.others(local, k.fit[needLocal]), "one without quorum serves local reads")
 	all := k.connected

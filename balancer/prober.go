@@ -231,7 +231,7 @@ func (pr *prober) probe(ctx context.Context, s *subConn, sc balancer.SubConn, pr
 // take records the report of a probe that was sent at sent.
 func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 	now, ep := time.Now(), s.ep
-	s.heardAt(now)
+	s.heardAt(now, s.made.Load())
 	if r.Info != nil {
 		ep.healthEntry().SetInfo(r.Info, now)
 	}

@@ -72,6 +72,21 @@ func TestPinMovesWhenThePinnedEndpointFreezes(t *testing.T) {
 	})
 }
 
+// An endpoint that was left because it stalled stays connected until it serves, and then races again.
+func TestEndpointThatThePinLeftServesAgain(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, servers []*server) {
+		c := connect(t, `{"quorate_pinned":{}}`, servers)
+		c.load(4, 10*time.Millisecond, 10*time.Second, false)
+		time.Sleep(2 * time.Second)
+		left := c.server(c.read().at)
+		left.stalled.Shut()
+		time.Sleep(3 * time.Second)
+		left.stalled.Open()
+		within(t, 2*time.Second, "it serves", func() bool { return c.is(left) == health.Serving })
+		within(t, time.Second, "it is left", func() bool { return connections(servers) == 1 })
+	})
+}
+
 // A connection that is lost is made again. The others are made if that takes long, or fails.
 func TestPinnedConnectionIsMadeAgain(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, servers []*server) {

@@ -80,7 +80,7 @@ func (a *Attempt) Heard() {
 	if !s.conn.useful.Load() {
 		s.conn.useful.Store(true)
 	}
-	s.conn.heardAt(now)
+	s.conn.heardAt(now, s.made)
 	if ep.State() != health.Serving {
 		ep.policy.prober.readmitUnprobed(ep, now, "a stream goes on")
 	}

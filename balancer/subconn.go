@@ -68,9 +68,12 @@ type subConn struct {
 	made, unsent atomic.Int32
 }
 
-// heardAt records a complete message of the server.
-func (s *subConn) heardAt(now time.Time) {
-	s.heard.Set(now)
+// heardAt records a complete message of the server, on the nth connection that was made: one on an earlier connection,
+// which the server is closing, is no sign of life of the present one.
+func (s *subConn) heardAt(now time.Time, nth int32) {
+	if nth == s.made.Load() {
+		s.heard.Set(now)
+	}
 	if sent := s.probeSent.Load(); sent != nil && s.heard.After(*sent) {
 		s.probeSent.CompareAndSwap(sent, nil)
 	}
@@ -177,7 +180,7 @@ func (p *policy) connChanged(s *subConn, sc balancer.SubConn, st balancer.SubCon
 	}
 	now := time.Now()
 	if taken.state == connectivity.Ready {
-		s.heardAt(now)
+		s.heardAt(now, s.made.Load())
 	}
 	p.changedBy(s, sc, taken)
 	if taken.state == connectivity.Ready {

@@ -83,9 +83,10 @@ func (s *sharing) key(a resolver.Address) string {
 // tlsIdentity is a way to authenticate servers and the client. Clients with TLS configurations
 // that do both alike have the same one.
 type tlsIdentity struct {
-	config *tls.Config
-	roots  *x509.CertPool
-	users  int
+	config  *tls.Config
+	roots   *x509.CertPool
+	rotates bool // roots are those of the first handshake, and may change
+	users   int
 }
 
 // identities holds the identities of all clients of this process.
@@ -105,7 +106,7 @@ func (t *tlsIdentities) acquire(config *tls.Config, roots func() *x509.CertPool)
 	if config.VerifyPeerCertificate != nil || config.VerifyConnection != nil || config.Time != nil {
 		return nil
 	}
-	id := &tlsIdentity{config: config, roots: config.RootCAs}
+	id := &tlsIdentity{config: config, roots: config.RootCAs, rotates: roots != nil}
 	if roots != nil {
 		id.roots = roots()
 	}
@@ -141,7 +142,7 @@ func (id *tlsIdentity) same(o *tlsIdentity) bool {
 		(a.GetClientCertificate == nil) == (b.GetClientCertificate == nil) &&
 		a.ServerName == b.ServerName && a.InsecureSkipVerify == b.InsecureSkipVerify &&
 		a.MinVersion == b.MinVersion && a.MaxVersion == b.MaxVersion &&
-		slices.Equal(a.CipherSuites, b.CipherSuites) && id.roots.Equal(o.roots)
+		slices.Equal(a.CipherSuites, b.CipherSuites) && id.roots.Equal(o.roots) && id.rotates == o.rotates
 }
 
 func sameLeaf(a, b tls.Certificate) bool {

@@ -24,7 +24,7 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {270, 385},
-	"balancer":    {5400, 6730},
+	"balancer":    {5402, 6752},
 	"clientv3":    {22338, 29395},
 	"cmd":         {4580, 2652},
 	"compat":      {715, 860},
@@ -32,9 +32,9 @@ var codeBudgets = map[string]codeLines{
 	"etcdtest":    {192, 162},
 	"examples":    {520, 0},
 	"health":      {770, 1530},
-	"internal":    {4460, 6300},
+	"internal":    {4459, 6299},
 	"keepalive":   {485, 1040},
-	"lab":         {10420, 15195},
+	"lab":         {10419, 15191},
 	"observe":     {2369, 2395},
 	"pool":        {1985, 3050},
 	"resolver":    {3835, 4725},
