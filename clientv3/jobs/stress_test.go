@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -102,10 +103,11 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 			all = append(all, p)
 			works = append(works, p.work(t, places, h.handler(i)))
 		}
-		producer := r.process(t, cfg)
+		producer, tries := r.process(t, cfg), make(map[string]int)
 		for i := range jobs {
 			id := fmt.Sprint("job-", i)
 			for { // until it is known to be there
+				tries[id]++
 				_, err := producer.Enqueue(t.Context(), fmt.Sprint(i), WithID(id))
 				if err == nil || errors.Is(err, ErrExists) {
 					break
@@ -135,15 +137,15 @@ func jobsUnderFaults(t *testing.T, seed uint64) {
 		require.Len(t, dead, int(counts.Dead))
 		for i := range jobs {
 			id := fmt.Sprint("job-", i)
-			written := r.PutCount("sent/" + id)
+			written, least, most := r.PutCount("sent/"+id), 1, tries[id]
 			if slices.Contains(dead, id) {
-				assert.Zero(t, written, id)
-				assert.Zero(t, h.acked[id], id)
-				continue
+				least, most = 0, most-1
 			}
-			assert.Equal(t, 1, written, id)
-			assert.LessOrEqual(t, h.acked[id], 1, id)
+			assert.True(t, least <= written && written <= most, "%s was written %d times", id, written)
+			assert.LessOrEqual(t, h.acked[id], most, id)
 		}
+		// A late request of Enqueue may have added the job again.
+		maps.DeleteFunc(h.periods, func(id string, _ []period) bool { return tries[id] > 1 })
 		h.check(t)
 		t.Logf("%d jobs, %d times in the hands of a handler, %d contexts that ended early, %d dead letters", jobs, h.handled, h.ended, len(dead))
 		for id, periods := range h.periods {

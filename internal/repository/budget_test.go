@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {270, 385},
 	"balancer":    {5402, 6752},
-	"clientv3":    {22338, 29395},
+	"clientv3":    {22337, 29396},
 	"cmd":         {4580, 2652},
 	"compat":      {715, 860},
 	"conformance": {761, 1348},
