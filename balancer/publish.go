@@ -94,7 +94,7 @@ func (rc *reconnector) connectWantedLocked() {
 			continue
 		}
 		ep.unwanted.Store(true)
-		if !ep.hasInFlight() && !(ep.Ready() && rc.p.prober.canProbe() && needsProbes(ep.State())) { // probes end a suspicion
+		if !ep.hasInFlight() && (!ep.Ready() || !rc.p.prober.canProbe() || !needsProbes(ep.State())) { // probes end a suspicion
 			ep.shutLocked()
 		}
 	}
