@@ -56,7 +56,8 @@ type Restorer interface {
 type Selective interface {
 	// Wanted returns the endpoints, out of all, that are to be connected. It is called
 	// whenever the endpoints, or the state or connection of one, change. Endpoints that
-	// are no longer wanted are disconnected gracefully.
+	// are no longer wanted are disconnected gracefully; those that are suspected, once probes
+	// have ended that.
 	Wanted(all []*Endpoint) []*Endpoint
 }
 

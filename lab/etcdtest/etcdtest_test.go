@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab/etcdtest"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -55,12 +56,9 @@ func TestStart(t *testing.T) {
 func TestStartThreeWithTLSAndUsers(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Config{Members: 3, TLS: true, Users: map[string]string{"ann": "a"}})
 	ann := etcd.Connect(t, clientv3.Config{Username: "ann", Password: "a"})
-	_, err := ann.Put(grpctest.Within(t, testTimeout), "k", "v")
-	for retry.OutcomeOf(err) == retry.OutcomeUnknown { // a busy machine elects leaders
-		_, err = ann.Put(grpctest.Within(t, testTimeout), "k", "v")
-	}
-	require.NoError(t, err)
-	_, err = ann.UserList(grpctest.Within(t, testTimeout))
+	ctx := grpctest.Within(t, testTimeout)
+	labtest.UntilKnown(ctx, t, func() error { _, err := ann.Put(ctx, "k", "v"); return err })
+	_, err := ann.UserList(grpctest.Within(t, testTimeout))
 	require.Equal(t, rpctypes.ErrPermissionDenied, err)
 	_, err = etcd.Client.UserList(grpctest.Within(t, testTimeout))
 	require.NoError(t, err)

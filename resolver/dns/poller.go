@@ -44,7 +44,7 @@ type poller struct {
 	q         question
 	cancel    context.CancelFunc
 	asked     chan struct{} // a lookup was requested
-	requested bool          // the present lookup was
+	requested bool          // the present lookup was; only run uses this and the next
 	failing   bool          // the last lookup had no answer
 	staleAt   time.Time     // when the last list is used although there is no answer
 

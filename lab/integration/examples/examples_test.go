@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate/quorate/clientv3"
-	"github.com/quorate/quorate/retry"
+	"github.com/quorate/quorate/lab/internal/labtest"
 )
 
 func TestExamples(t *testing.T) {
@@ -76,11 +76,7 @@ func (r *rig) quickstart() {
 // write commits a transaction that may be repeated: again while its outcome is unknown.
 func (r *rig) write(ops ...clientv3.Op) {
 	r.t.Helper()
-	_, err := r.client.Txn(r.ctx).Then(ops...).Commit()
-	for r.ctx.Err() == nil && retry.OutcomeOf(err) == retry.OutcomeUnknown {
-		_, err = r.client.Txn(r.ctx).Then(ops...).Commit()
-	}
-	require.NoError(r.t, err)
+	labtest.UntilKnown(r.ctx, r.t, func() error { _, err := r.client.Txn(r.ctx).Then(ops...).Commit(); return err })
 }
 
 // watches writes while the example follows.

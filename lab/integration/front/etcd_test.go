@@ -134,7 +134,7 @@ func TestAnIdleWatchBehindNginx(t *testing.T) {
 	events, version := client.Watch(ctx, "idle"), int64(0)
 	for n := range int64(cuts) {
 		require.Eventually(t, func() bool { return w.resumed.Load() > n }, testTimeout, pollInterval, "the watch is not cut")
-		putSettled(t, client, "idle", fmt.Sprint(n))
+		putUntilKnown(t, client, "idle", fmt.Sprint(n))
 		for value := ""; value != fmt.Sprint(n); {
 			resp := <-events
 			require.NoError(t, resp.Err())

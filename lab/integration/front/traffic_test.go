@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/lab/internal/labtest"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -89,14 +90,11 @@ func (tr *traffic) watch(ctx context.Context, t *testing.T) {
 	})
 }
 
-// putSettled puts again while the outcome is unknown: a busy machine elects leaders.
-func putSettled(t *testing.T, client *clientv3.Client, key, value string, opts ...clientv3.OpOption) {
+// putUntilKnown puts a key, and again while the outcome is unknown.
+func putUntilKnown(t *testing.T, client *clientv3.Client, key, value string, opts ...clientv3.OpOption) {
 	t.Helper()
-	_, err := client.Put(within(t, testTimeout), key, value, opts...)
-	for retry.OutcomeOf(err) == retry.OutcomeUnknown && t.Context().Err() == nil {
-		_, err = client.Put(within(t, testTimeout), key, value, opts...)
-	}
-	require.NoError(t, err)
+	ctx := within(t, testTimeout)
+	labtest.UntilKnown(ctx, t, func() error { _, err := client.Put(ctx, key, value, opts...); return err })
 }
 
 func (tr *traffic) keepLease(ctx context.Context, t *testing.T, ttl int64) {
@@ -104,7 +102,7 @@ func (tr *traffic) keepLease(ctx context.Context, t *testing.T, ttl int64) {
 	granted, err := tr.client.Grant(within(t, testTimeout), ttl)
 	require.NoError(t, err)
 	tr.lease = granted.ID
-	putSettled(t, tr.client, "lease", "", clientv3.WithLease(tr.lease))
+	putUntilKnown(t, tr.client, "lease", "", clientv3.WithLease(tr.lease))
 	renewals, err := tr.client.KeepAlive(clientv3.WithLeaseMonitor(ctx, &tr.monitor), tr.lease)
 	require.NoError(t, err)
 	tr.watching.Go(func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/internal/grpctest"
 	"github.com/quorate/quorate/lab"
+	"github.com/quorate/quorate/retry"
 )
 
 // Timeout ends a test that hangs. It is far longer than any test takes.
@@ -90,4 +91,14 @@ func Official(t testing.TB, endpoints ...string) *official.Client {
 func Context(t *testing.T) context.Context {
 	t.Helper()
 	return grpctest.Within(t, Timeout)
+}
+
+// UntilKnown makes a change that may be made twice, and again while its outcome is unknown: a busy machine elects leaders.
+func UntilKnown(ctx context.Context, t testing.TB, change func() error) {
+	t.Helper()
+	err := change()
+	for retry.OutcomeOf(err) == retry.OutcomeUnknown && ctx.Err() == nil {
+		err = change()
+	}
+	require.NoError(t, err)
 }
