@@ -148,7 +148,7 @@ func (e *Endpoint) ServedInTerm(term uint64, began time.Time) (isNew bool) {
 	wait := e.policy.options().WriteStallTimeout / overtakenShare
 	cuts := wait > 0 && !since.IsZero()
 	if cuts && isNew {
-		e.policy.probeOvertaken(term, since, wait/4+rand.N(wait/2))
+		e.policy.prober.probeOvertaken(term, since, wait/4+rand.N(wait/2))
 	}
 	if latest && !began.Before(since) && e.term.CompareAndSwap(shown, term) && cuts {
 		now := time.Now()
@@ -170,17 +170,17 @@ func (e *Endpoint) overtaken(before time.Time) (writes []*call) {
 // probeOvertaken sends service probes, after pauses that double, to endpoints that have completed nothing since a
 // term was known, and on which writes picked before wait. Without a probe, there may be no call that shows whether
 // they serve.
-func (p *policy) probeOvertaken(term uint64, since time.Time, pause time.Duration) {
+func (pr *prober) probeOvertaken(term uint64, since time.Time, pause time.Duration) {
 	time.AfterFunc(pause, func() {
 		wanted := false
-		for _, ep := range p.all() {
+		for _, ep := range pr.p.all() {
 			if ep.term.Load() < term && len(ep.overtaken(since)) > 0 {
 				wanted = true
-				p.prober.send(ep.conn(Calls), forService, nil)
+				pr.send(ep.conn(Calls), forService, nil)
 			}
 		}
 		if wanted {
-			p.probeOvertaken(term, since, 2*pause)
+			pr.probeOvertaken(term, since, 2*pause)
 		}
 	})
 }

@@ -171,7 +171,7 @@ func (e *Endpoint) CompletedSince(t time.Time) bool { return e.healthEntry().Com
 // of the endpoints. A nil or detached endpoint is valid.
 func (e *Endpoint) RolesChanged() {
 	if e != nil && e.policy != nil {
-		e.policy.askRoles()
+		e.policy.prober.askRoles()
 	}
 }
 

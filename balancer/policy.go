@@ -344,22 +344,3 @@ func (p *policy) changed(ep *Endpoint, c health.Change) {
 	ep.signal()
 	p.prober.investigate(ep)
 }
-
-// wantsRoles reports whether the strategy needs roles and there is a status probe.
-func (p *policy) wantsRoles() bool {
-	_, ok := p.strategy().(RoleAware)
-	return ok && p.options().Status != nil
-}
-
-// askRoles requests the status of the endpoints, if the strategy needs roles. Unusable
-// endpoints are probed when they reconnect or when a later term appears.
-func (p *policy) askRoles() {
-	if !p.wantsRoles() {
-		return
-	}
-	for _, ep := range p.all() {
-		if ep.State().Usable() {
-			p.prober.send(ep.conn(Calls), forStatus, nil)
-		}
-	}
-}

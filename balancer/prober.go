@@ -103,8 +103,27 @@ func (pr *prober) connected(s *subConn) {
 	} else if pr.p.proof.wanted(s.ep) {
 		pr.p.proof.probe(s)
 	}
-	if pr.p.wantsRoles() {
+	if pr.wantsRoles() {
 		pr.send(s, forStatus, nil)
+	}
+}
+
+// wantsRoles reports whether the strategy needs roles and there is a status probe.
+func (pr *prober) wantsRoles() bool {
+	_, ok := pr.p.strategy().(RoleAware)
+	return ok && pr.p.options().Status != nil
+}
+
+// askRoles requests the status of the endpoints, if the strategy needs roles. Unusable
+// endpoints are probed when they reconnect or when a later term appears.
+func (pr *prober) askRoles() {
+	if !pr.wantsRoles() {
+		return
+	}
+	for _, ep := range pr.p.all() {
+		if ep.State().Usable() {
+			pr.send(ep.conn(Calls), forStatus, nil)
+		}
 	}
 }
 
