@@ -3,6 +3,8 @@ package balancer
 import (
 	"slices"
 	"time"
+
+	"github.com/quorate/quorate/balancer/internal/probe"
 )
 
 // checker ends connections that are silent, and work that cannot complete where it is.
@@ -73,10 +75,10 @@ func (c *connCheck) round(start time.Time) (goesOn bool) {
 	case now.Sub(start) > wait+starved || c.s.isBusy(now, before):
 		c.s.restart(now)
 	case c.untilDead(now) > 0:
-	case sinceOf(c.alive, now) >= recovery(c.s.silentFor(now)):
+	case sinceOf(c.alive, now) >= probe.Recovery(c.s.silentFor(now)):
 		c.p.checks.closeSilent(c.s)
 		return false
-	case sinceOf(c.others, now) >= witnessAfter:
+	case sinceOf(c.others, now) >= probe.WitnessAfter:
 		c.s.cutAllButWrites(unusableError(c.s.ep, "other connections serve")) // they go on there
 	case beside:
 	case c.s.class != Calls:
@@ -104,16 +106,16 @@ func (ck *checker) heardBeside(silent *subConn, now time.Time) (beside, elsewher
 
 // untilDead returns how much longer the connection must be silent to be dead, if there is a witness.
 func (c *connCheck) untilDead(now time.Time) time.Duration {
-	return max(deadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.probeSent, now), livenessTimeout-c.s.unanswered(&c.s.livenessSent, now))
+	return max(probe.DeadAfter+c.s.ep.tolerance()-c.s.unanswered(&c.s.probeSent, now), livenessTimeout-c.s.unanswered(&c.s.livenessSent, now))
 }
 
 // pause returns when to look again: within a round, or less often in a long outage.
 func (c *connCheck) pause(now time.Time) time.Duration {
 	left := c.untilDead(now)
 	if c.alive.IsZero() && left < -2*acceptedWait {
-		return min(max(c.p.checks.untilSecondConn(now), watchInterval), 2*probeRound)
+		return min(max(c.p.checks.untilSecondConn(now), watchInterval), 2*probe.Round)
 	}
-	return min(max(left, watchInterval), probeRound)
+	return min(max(left, watchInterval), probe.Round)
 }
 
 // closeSilent closes connections of an endpoint that are found dead, and calls Events.Closed.
@@ -137,8 +139,7 @@ func (ck *checker) closeLater(dead ...*subConn) {
 	wait := ck.p.options().WriteStallTimeout / pauseShare
 	var now, later []*subConn
 	for _, s := range dead {
-		calls := s.ep.inflight.callsOn(s)
-		if wait <= 0 || !slices.ContainsFunc(calls, (*call).isWrite) {
+		if wait <= 0 || !slices.ContainsFunc(s.ep.inflight.callsOn(s), (*call).isWrite) {
 			now = append(now, s)
 			continue
 		}
@@ -171,9 +172,8 @@ func (ck *checker) closeUnheard(due time.Time, conns []*subConn) {
 	runAt(due, func() {
 		var dead []*subConn
 		for _, s := range conns {
-			replaced := s.ep.conn(s.class) != s
 			s.closing.Store(false)
-			if (s.ready.Load() || replaced) && !s.heard.After(since) {
+			if replaced := s.ep.conn(s.class) != s; (s.ready.Load() || replaced) && !s.heard.After(since) {
 				dead = append(dead, s)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/balancer/internal/probe"
 	"github.com/quorate/quorate/health"
 )
 
@@ -159,7 +160,7 @@ func (e *Endpoint) usualLatency() time.Duration {
 }
 
 // tolerance returns how much longer the endpoint's responses may take than those of others.
-func (e *Endpoint) tolerance() time.Duration { return tolerance(e.usualLatency(), 0) }
+func (e *Endpoint) tolerance() time.Duration { return probe.Tolerance(e.usualLatency(), 0) }
 
 func (e *Endpoint) removed() bool { return e.lifetime.Load().Err() != nil }
 

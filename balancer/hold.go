@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/balancer/internal/probe"
 	"github.com/quorate/quorate/health"
 )
 
@@ -33,7 +34,7 @@ func (p *policy) heard(fit []*Endpoint, write bool) []*Endpoint {
 func (e *Endpoint) isSilent() bool {
 	s := e.conn(Calls)
 	sent := s.probeSent.Load()
-	return sent != nil && !s.heard.After(*sent) && s.silentFor(time.Now()) >= deadAfter
+	return sent != nil && !s.heard.After(*sent) && s.silentFor(time.Now()) >= probe.DeadAfter
 }
 
 // release makes gRPC pick again for the writes that wait, and reports whether there may be any.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/balancer/internal/probe"
 	"github.com/quorate/quorate/health"
 )
 
@@ -123,7 +124,7 @@ func (i *investigation) round(start time.Time) {
 		i.resign() // another client may have the budget, and need not wait for the end of this round
 	}
 	before, state := i.backlogs(), i.ep.State()
-	i.await(probeRound, func() bool {
+	i.await(probe.Round, func() bool {
 		now := time.Now()
 		for _, s := range i.ep.connections() {
 			if s.ready.Load() && s.isBusy(now, before[s.class]) {
@@ -133,8 +134,10 @@ func (i *investigation) round(start time.Time) {
 		return i.isAnswered()
 	})
 	now := time.Now()
-	if now.Sub(start) > probeRound+starved {
-		i.restart(now) // the process was starved
+	if now.Sub(start) > probe.Round+starved {
+		for _, s := range i.ep.connections() {
+			s.restart(now) // the process was starved
+		}
 		return
 	}
 	i.found = i.found || state != health.Degraded && i.ep.State() == health.Degraded // the next round looks for a witness
@@ -195,7 +198,7 @@ func (i *investigation) send(s *subConn, kind probeKind) bool {
 // budget is then kept for the next fault.
 func (i *investigation) hasLasted() bool {
 	st, now := i.ep.Health(), time.Now()
-	return i.rounds > fastRounds || st.State != health.Suspected && min(now.Sub(st.Since), now.Sub(i.began)) > fastRounds*probeRound
+	return i.rounds > fastRounds || st.State != health.Suspected && min(now.Sub(st.Since), now.Sub(i.began)) > fastRounds*probe.Round
 }
 
 // sent is a probe that has not ended.
@@ -213,7 +216,7 @@ func (i *investigation) probeWitness(now time.Time) {
 	}
 	since := now
 	if i.rounds > 1 {
-		since = now.Add(-probeRound) // an endpoint that served then is likely to serve now
+		since = now.Add(-probe.Round) // an endpoint that served then is likely to serve now
 	}
 	if st := i.ep.Health(); st.State == health.Degraded && i.ep.mayBeCut() {
 		since = st.Since
@@ -248,13 +251,6 @@ func (i *investigation) isAnswered() bool {
 	return i.ep.stalledFor(now) == 0
 }
 
-// restart restarts the clocks of all unanswered probes.
-func (i *investigation) restart(now time.Time) {
-	for _, s := range i.ep.connections() {
-		s.restart(now)
-	}
-}
-
 // restart restarts the clocks of the connection's unanswered probes.
 func (s *subConn) restart(now time.Time) {
 	for _, probe := range []*atomic.Pointer[time.Time]{&s.probeSent, &s.livenessSent} {
@@ -278,7 +274,7 @@ func (i *investigation) await(wait time.Duration, ready func() bool) {
 		i.watchOthers(now)
 		if !i.witnessed && i.ep.hasQuickWitness(i.ep.Health().Since) {
 			i.witnessed, i.found = true, true
-			if now.Sub(i.began) > probeRound/2 {
+			if now.Sub(i.began) > probe.Round/2 {
 				i.discardProbes()
 			}
 		}
@@ -316,11 +312,10 @@ func (i *investigation) probeStatus(now time.Time) {
 
 // pause waits until it is time for another round.
 func (i *investigation) pause(start time.Time) {
-	pause := probeRound
+	pause, least := probe.Round, probe.Round
 	if i.rounds >= fastRounds && !i.ep.needsAnother() {
-		pause = rand.N(min(probeRound<<min(i.rounds-fastRounds+1, 10), i.maxBackoff())) + probeRound/2
+		pause = rand.N(min(probe.Round<<min(i.rounds-fastRounds+1, 10), i.maxBackoff())) + probe.Round/2
 	}
-	least := probeRound
 	if i.overBudget && i.p.reconnects.isUnproven() { // calls show who serves
 		least = unprovenPause + rand.N(unprovenPause)
 		pause = max(pause, least)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/balancer/internal/probe"
 	"github.com/quorate/quorate/health"
 )
 
@@ -49,11 +50,11 @@ func (e *Endpoint) stuckLocally(now time.Time) (stuck []*call, since time.Time) 
 }
 
 // cutLocal ends local reads that are stuck at the endpoint, once another one could have served them for
-// witnessAfter.
+// probe.WitnessAfter.
 func (i *investigation) cutLocal(now time.Time) {
 	stuck, since := i.ep.stuckLocally(now)
 	i.localWitness = first(i.localWitness, len(stuck) > 0 && i.ep.hasLocalWitness(since), now)
-	if sinceOf(i.localWitness, now) < witnessAfter {
+	if sinceOf(i.localWitness, now) < probe.WitnessAfter {
 		return
 	}
 	for _, c := range stuck {

@@ -3,6 +3,7 @@ package balancer
 import (
 	"time"
 
+	"github.com/quorate/quorate/balancer/internal/probe"
 	"github.com/quorate/quorate/health"
 )
 
@@ -18,32 +19,32 @@ func (i *investigation) backlogs() (b [classes]backlog) {
 // round.
 func (i *investigation) evaluate(now time.Time, before [classes]backlog) {
 	o := i.observe(now, before)
-	switch evaluate(o) {
-	case dead:
-		i.p.note(i.ep, health.Evidence{Kind: health.Unresponsive, At: now, Detail: "no sign of life for " + o.silent.Round(time.Millisecond).String()})
-		i.closeSilent(now, deadAfter, before, i.p.checks.closeLater)
+	switch probe.Evaluate(o) {
+	case probe.Dead:
+		i.p.note(i.ep, health.Evidence{Kind: health.Unresponsive, At: now, Detail: "no sign of life for " + o.Silent.Round(time.Millisecond).String()})
+		i.closeSilent(now, probe.DeadAfter, before, i.p.checks.closeLater)
 		return
-	case stalled:
-		i.p.note(i.ep, health.Evidence{Kind: health.Stalled, At: now, Detail: "alive, and nothing completed for " + o.stalled.Round(time.Millisecond).String()})
-	case silent:
+	case probe.Stalled:
+		i.p.note(i.ep, health.Evidence{Kind: health.Stalled, At: now, Detail: "alive, and nothing completed for " + o.Stalled.Round(time.Millisecond).String()})
+	case probe.Silent:
 		i.cutSilent(now)
-	case undecided:
+	case probe.Undecided:
 		for _, s := range i.ep.connections() {
-			if s.ready.Load() && s.silentFor(now) >= deadAfter {
+			if s.ready.Load() && s.silentFor(now) >= probe.DeadAfter {
 				i.p.checks.checkConn(s)
 			}
 		}
 	}
-	if o.silent == 0 || o.busy {
+	if o.Silent == 0 || o.Busy {
 		// The server is alive. Only unresponsive connections are closed.
-		i.closeSilent(now, deadAfter+i.ep.tolerance(), before, i.p.checks.closeSilent)
+		i.closeSilent(now, probe.DeadAfter+i.ep.tolerance(), before, i.p.checks.closeSilent)
 	}
 }
 
 // cutSilent cuts reads and streams on the endpoint's silent connections. They continue elsewhere.
 func (i *investigation) cutSilent(now time.Time) {
 	for _, s := range i.ep.connections() {
-		if s.ready.Load() && s.silentFor(now) >= deadAfter {
+		if s.ready.Load() && s.silentFor(now) >= probe.DeadAfter {
 			s.cutAllButWrites(unusableError(i.ep, "others serve"))
 		}
 	}
@@ -56,31 +57,31 @@ func (s *subConn) isBusy(now time.Time, before backlog) bool {
 }
 
 // observe builds the observation of the round.
-func (i *investigation) observe(now time.Time, before [classes]backlog) observation {
+func (i *investigation) observe(now time.Time, before [classes]backlog) probe.Observation {
 	ep := i.ep
-	o := observation{stalled: ep.stalledFor(now), own: ep.usualLatency()}
+	o := probe.Observation{Stalled: ep.stalledFor(now), Own: ep.usualLatency()}
 	alive := false // over another connection
 	for _, s := range ep.connections() {
 		switch {
 		case !s.ready.Load():
 		case s.isBusy(now, before[s.class]):
 			alive = true
-			o.busy = o.busy || s.class == Calls // the service probe queues there
+			o.Busy = o.Busy || s.class == Calls // the service probe queues there
 		default:
-			o.silent = max(o.silent, s.silentFor(now))
+			o.Silent = max(o.Silent, s.silentFor(now))
 		}
 	}
-	if alive || ep.healthEntry().AliveSince(now.Add(-o.silent)) {
-		o.silent = 0
+	if alive || ep.healthEntry().AliveSince(now.Add(-o.Silent)) {
+		o.Silent = 0
 	}
-	since := now.Add(-max(o.stalled, o.silent))
+	since := now.Add(-max(o.Stalled, o.Silent))
 	for _, other := range ep.others() {
-		if took := other.healthEntry().Latest(); other.isWitness(since) && (o.others == 0 || took < o.others) {
-			o.others = took
+		if took := other.healthEntry().Latest(); other.isWitness(since) && (o.Others == 0 || took < o.Others) {
+			o.Others = took
 		}
 	}
 	i.watchOthers(now)
-	o.othersAlive, o.othersServe = sinceOf(i.othersAlive, now), sinceOf(i.othersServe, now)
+	o.OthersAlive, o.OthersServe = sinceOf(i.othersAlive, now), sinceOf(i.othersServe, now)
 	return o
 }
 
@@ -107,7 +108,7 @@ func (i *investigation) watchOthers(now time.Time) {
 		alive = alive || silent > 0 && other.isWitness(now.Add(-silent))
 		serve = serve || stalled > 0 && other.isWitness(now.Add(-stalled))
 	}
-	if i.othersServe.IsZero() && serve && stalled >= stallAfter {
+	if i.othersServe.IsZero() && serve && stalled >= probe.StallAfter {
 		i.found, serve = true, false // no endpoint served until now
 		i.discardProbes()
 	}
@@ -116,14 +117,13 @@ func (i *investigation) watchOthers(now time.Time) {
 
 // first returns since when something is true.
 func first(since time.Time, isTrue bool, now time.Time) time.Time {
-	switch {
-	case !isTrue:
+	if !isTrue {
 		return time.Time{}
-	case since.IsZero():
-		return now
-	default:
-		return since
 	}
+	if since.IsZero() {
+		return now
+	}
+	return since
 }
 
 // closeSilent closes the endpoint's connections that have been silent for that long and are
@@ -134,7 +134,7 @@ func (i *investigation) closeSilent(now time.Time, silence time.Duration, before
 	for _, s := range i.ep.connections() {
 		silent := s.silentFor(now)
 		alive := max(sinceOf(i.othersAlive, now), sinceOf(s.alive, now))
-		if s.ready.Load() && silent >= silence && alive >= recovery(silent) && !s.isBusy(now, before[s.class]) {
+		if s.ready.Load() && silent >= silence && alive >= probe.Recovery(silent) && !s.isBusy(now, before[s.class]) {
 			dead = append(dead, s)
 		}
 	}

@@ -9,15 +9,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/balancer"
 
+	"github.com/quorate/quorate/balancer/internal/probe"
 	"github.com/quorate/quorate/health"
 )
 
 const (
-	// probeRound is the length of a probe round while a verdict is possible. Three rounds,
-	// with the 0.1 s of silence before them, outlast the loss of two packets in a row: TCP
-	// retransmits after 0.2 and 0.6 s. Longer round trips extend both limits: see
-	// evaluate.
-	probeRound = 190 * time.Millisecond
 	// probeTimeout is the timeout of a probe, but for those of a connection that has long been silent.
 	probeTimeout = 4 * time.Second
 	// watchInterval is how often an investigation checks whether other endpoints serve,
@@ -165,7 +161,7 @@ func (pr *prober) checkStream(s *stream, now time.Time) {
 
 // awaitStream waits for the answer to the probe that was sent over the connection of a silent stream.
 func (pr *prober) awaitStream(conn *subConn, quiet bool, sent time.Time) {
-	ep, wait := conn.ep, probeRound+conn.ep.tolerance()
+	ep, wait := conn.ep, probe.Round+conn.ep.tolerance()
 	answered := pr.await(ep, wait, func() bool { return conn.heard.After(sent) && (quiet || ep.servedSince(sent)) })
 	switch now := time.Now(); {
 	case answered || now.Sub(sent) > wait+starved:
@@ -265,7 +261,7 @@ func (pr *prober) take(s *subConn, r health.Report, sent time.Time) {
 		}
 		// Probes that waited in one stall are answered late together: that is one late answer.
 		before := ep.late.Swap(late)
-		again := before != nil && now.Sub(*before) > probeRound/2 || ep.State() == health.Slow
+		again := before != nil && now.Sub(*before) > probe.Round/2 || ep.State() == health.Slow
 		if late != nil {
 			ev.Detail = "probe answered after " + now.Sub(sent).Round(time.Millisecond).String()
 			ev.Kind = health.Answered // a stall may have ended: the next probe decides
@@ -339,14 +335,14 @@ func (e *Endpoint) signal() {
 }
 
 // await waits until ready returns true, and reports whether it did within the time. It calls ready upon
-// new evidence and every watchInterval, or every probeRound in longer waits in which no work may have
+// new evidence and every watchInterval, or every probe.Round in longer waits in which no work may have
 // to be cut, and right after an outage of all endpoints.
 func (pr *prober) await(ep *Endpoint, wait time.Duration, ready func() bool) bool {
 	timeout := time.After(wait)
 	for !ready() {
 		interval := watchInterval
-		if wait > probeRound && !ep.mayBeCut() || pr.p.reconnects.isUnproven() {
-			interval = probeRound
+		if wait > probe.Round && !ep.mayBeCut() || pr.p.reconnects.isUnproven() {
+			interval = probe.Round
 		}
 		select {
 		case <-ep.wake:

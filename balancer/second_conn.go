@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"time"
+
+	"github.com/quorate/quorate/balancer/internal/probe"
 )
 
 // A second connection to an endpoint is the witness where no other endpoint can be: there is only one, or all are
@@ -68,7 +70,7 @@ func (t *secondConn) begin(now time.Time) bool {
 	defer p.mu.Unlock()
 	due := p.checks.secondConns.due
 	if p.checks.secondConns.latest == t.old.ep && len(p.all()) > 1 {
-		due = due.Add(2 * probeRound) // the turn of another one
+		due = due.Add(2 * probe.Round) // the turn of another one
 	}
 	if p.closed || p.checks.secondConns.running || now.Before(due) || t.old.ep.conn(t.old.class) != t.old {
 		return false
@@ -98,7 +100,7 @@ func (t *secondConn) end(replaced bool) {
 		pause = firstPause + rand.N(firstPause)
 	case t.lost:
 		s.useless = 0
-		pause = min(max(silent/lostShare, probeRound), maxPause/2)
+		pause = min(max(silent/lostShare, probe.Round), maxPause/2)
 		pause += rand.N(pause/2 + 1)
 	default:
 		pause = max(pause, pauseAfter(s.useless, 1, maxPause))
@@ -138,7 +140,7 @@ func (t *secondConn) dialTimeout() time.Duration {
 	if _, err := netip.ParseAddrPort(ep.address); err != nil || ep.usualLatency() == 0 {
 		return defaultDialTimeout
 	}
-	return probeRound + ep.tolerance()
+	return probe.Round + ep.tolerance()
 }
 
 // untilSecondConn returns how long it is until another second connection may be tried.
@@ -146,7 +148,7 @@ func (ck *checker) untilSecondConn(now time.Time) time.Duration {
 	ck.p.mu.Lock()
 	defer ck.p.mu.Unlock()
 	if ck.secondConns.running {
-		return 2 * probeRound
+		return 2 * probe.Round
 	}
 	return ck.secondConns.due.Sub(now)
 }
@@ -154,7 +156,7 @@ func (ck *checker) untilSecondConn(now time.Time) time.Duration {
 // await is prober.await for a longer time: it calls ready at least in every probe round.
 func (t *secondConn) await(wait time.Duration, ready func() bool) bool {
 	due := time.Now().Add(wait)
-	for !t.p.prober.await(t.old.ep, min(time.Until(due), probeRound), ready) {
+	for !t.p.prober.await(t.old.ep, min(time.Until(due), probe.Round), ready) {
 		if t.old.ep.removed() || !time.Now().Before(due) {
 			return false
 		}
@@ -184,7 +186,7 @@ func (t *secondConn) awaitAnswers() bool {
 		if t.old.conn.backlog().retransmitting {
 			break
 		}
-		if t.await(max(probeRound, 2*time.Since(sent)), t.isOver) {
+		if t.await(max(probe.Round, 2*time.Since(sent)), t.isOver) {
 			return false
 		}
 	}
@@ -209,7 +211,7 @@ func (t *secondConn) replace() bool {
 	p.prober.connected(t.second)
 	old.cutAllButWrites(reason)
 	if len(ep.inflight.callsOn(old)) > 0 {
-		p.checks.closeUnheard(time.Now().Add(recovery(silent)), []*subConn{old})
+		p.checks.closeUnheard(time.Now().Add(probe.Recovery(silent)), []*subConn{old})
 	} else {
 		old.conn.close()
 	}
@@ -227,7 +229,7 @@ func (ck *checker) cutSilent(silent time.Duration) {
 			if !s.ready.Load() || s.heard.Since(now) < silent {
 				continue
 			}
-			if s.unanswered(&s.probeSent, now) >= deadAfter || s.conn.backlog().retransmitting {
+			if s.unanswered(&s.probeSent, now) >= probe.DeadAfter || s.conn.backlog().retransmitting {
 				s.cutAllButWrites(unusableError(ep, "another connection serves"))
 			}
 			if s.carries() {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/balancer/internal/probe"
 	"github.com/quorate/quorate/health"
 )
 
@@ -104,7 +105,7 @@ func (s *subConn) unanswered(probe *atomic.Pointer[time.Time], now time.Time) ti
 }
 
 // livenessTimeout is how long the response to a liveness check may take: about a probe round.
-const livenessTimeout = probeRound - probeRound/10
+const livenessTimeout = probe.Round - probe.Round/10
 
 // silentFor returns how long nothing has arrived since the first probe, 0 if it was
 // answered. Only an unanswered liveness check counts as silence: an endpoint with only a

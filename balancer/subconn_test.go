@@ -59,7 +59,9 @@ func TestLateRoundStartsAnew(t *testing.T) {
 	ep.noteServiceProbe(now.Add(time.Millisecond))
 	late := now.Add(10 * time.Second)
 	require.Equal(t, 10*time.Second, s.silentFor(late))
-	(&investigation{ep: ep}).restart(late)
+	for _, conn := range ep.connections() {
+		conn.restart(late)
+	}
 	assert.Zero(t, s.silentFor(late))
 	assert.Zero(t, answered.silentFor(late))
 	assert.Equal(t, time.Nanosecond, ep.stalledFor(late))

@@ -23,23 +23,23 @@ import (
 // codeBudgets are the most lines of code that each room, a folder of the repository with all below
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
-	"adapters":    {270, 385},
-	"balancer":    {5402, 6752},
+	"adapters":    {270, 382},
+	"balancer":    {5405, 6754},
 	"clientv3":    {22337, 29396},
-	"cmd":         {4577, 2652},
-	"compat":      {715, 860},
+	"cmd":         {4577, 2657},
+	"compat":      {714, 856},
 	"conformance": {761, 1348},
-	"etcdtest":    {192, 162},
+	"etcdtest":    {192, 161},
 	"examples":    {520, 0},
-	"health":      {770, 1530},
-	"internal":    {4459, 6299},
-	"keepalive":   {485, 1040},
+	"health":      {770, 1528},
+	"internal":    {4459, 6300},
+	"keepalive":   {485, 1036},
 	"lab":         {10428, 15183},
-	"observe":     {2366, 2395},
-	"pool":        {1983, 3050},
-	"resolver":    {3835, 4725},
+	"observe":     {2366, 2394},
+	"pool":        {1983, 3049},
+	"resolver":    {3833, 4722},
 	"retry":       {1285, 1190},
-	"root":        {565, 1145},
+	"root":        {564, 1144},
 }
 
 // slack is how far below its budget a room may be.
