@@ -278,9 +278,10 @@ func TestConcurrentWithdrawals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, client, _ := start(t)
 		r := registerWatched(t, cluster, client)
-		cluster.On("LeaseRevoke", func(c *fakeetcd.Call) { <-c.Context().Done() })
+		first, release := make(chan error, 1), make(chan struct{})
+		defer close(release)
+		cluster.On("LeaseRevoke", func(*fakeetcd.Call) { <-release })
 		withdrawing := grpctest.Within(t, 5*time.Second)
-		first := make(chan error, 1)
 		go func() { first <- r.Withdraw(withdrawing) }()
 		synctest.Wait()
 		began := time.Now()
