@@ -340,8 +340,8 @@ func (c *Client) SetEndpoints(eps ...string) {
 }
 
 // Dial returns a new connection to one endpoint, with the client's configuration
-// and token, for generated gRPC clients. Its calls are not retried. The caller
-// closes it.
+// and token, for generated gRPC clients. Its calls are not retried, but for those
+// that etcd refused for their token. The caller closes it.
 func (c *Client) Dial(ep string) (*grpc.ClientConn, error) {
 	if c.channel == nil {
 		return nil, errNoConnection
@@ -350,8 +350,8 @@ func (c *Client) Dial(ep string) (*grpc.ClientConn, error) {
 }
 
 // ActiveConnection returns the client's connection, for generated gRPC clients. Its
-// calls go to any endpoint and are not retried. It is nil for a client without a
-// connection. Do not close it.
+// calls go to any endpoint and are retried as those of [Client.Dial]. It is nil for a
+// client without a connection. Do not close it.
 func (c *Client) ActiveConnection() *grpc.ClientConn {
 	if c.channel == nil {
 		return nil

@@ -3,6 +3,7 @@ package retry
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -133,6 +134,6 @@ func codeAndMessage(err error) (codes.Code, string) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return codes.DeadlineExceeded, err.Error()
 	default:
-		return codes.Unknown, err.Error()
+		return codes.Unknown, fmt.Sprint(err) // it may be nil
 	}
 }

@@ -186,11 +186,11 @@ func TestUnknownOutcomeErrorText(t *testing.T) {
 	assert.Equal(t, rpctypes.ErrTimeout, etcdErr)
 }
 
-func TestUnknownOutcomeErrorWithoutCause(t *testing.T) {
-	for _, err := range []*UnknownOutcomeError{nil, {}, {Method: "/a.B/C"}} {
+func TestErrorsWithoutCause(t *testing.T) {
+	for _, err := range []error{(*UnknownOutcomeError)(nil), &UnknownOutcomeError{}, &UnknownOutcomeError{Method: "/a.B/C"}, &NotSentError{}} {
 		assert.NotEmpty(t, err.Error())
 		require.NoError(t, errors.Unwrap(err))
-		assert.Equal(t, codes.Unknown, err.GRPCStatus().Code())
+		assert.Equal(t, codes.Unknown, status.Code(err))
 	}
 }
 

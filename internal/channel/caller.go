@@ -208,8 +208,9 @@ func (c *client) lastUnary(ctx context.Context, method string, req, reply any, c
 		if refreshes == maxTokenRefreshes || retry.Classify(err, ev) != retry.Token || c.tokens.invalidate(a, err) == notRenewed {
 			return err
 		}
-		if err := c.tokens.ensure(ctx); err != nil {
-			return err
+		// A lock may have refused the token after its first steps: the next call has a new one.
+		if failed := c.tokens.ensure(ctx); failed != nil || retry.Classify(err, retry.Evidence{Sent: true, Method: method}) != retry.Token {
+			return cmp.Or(failed, err)
 		}
 	}
 }

@@ -197,7 +197,8 @@ func (c *Channel) authenticate(ctx context.Context, name, password string) (stri
 	return resp.GetToken(), err
 }
 
-// Conn returns the connection itself. Calls on it are not retried.
+// Conn returns the connection itself. Calls on it are not retried, but for those of etcd's services that
+// were refused for their token.
 func (c *Channel) Conn() *grpc.ClientConn { return c.conn }
 
 // Over executes calls over a connection to one endpoint, which the caller made and closes.
@@ -226,9 +227,9 @@ func (c *Channel) Endpoints() []string {
 	return append([]string{}, c.endpoints...)
 }
 
-// SetEndpoints replaces the endpoints. Connections to endpoints that stay are kept, those
-// to others end after their last call; the owner of a stream on one of these is notified
-// by [Retrier.Removed]. Invalid endpoints are skipped with a warning in the log. Without
+// SetEndpoints replaces the endpoints. Connections to endpoints that stay are kept, unless the client
+// becomes [Channel.Secured]; those to others end after their last call; the owner of a stream on one of
+// these is notified by [Retrier.Removed]. Invalid endpoints are skipped with a warning in the log. Without
 // any valid endpoint, calls wait for the next SetEndpoints.
 func (c *Channel) SetEndpoints(endpoints []string) {
 	c.mu.Lock()

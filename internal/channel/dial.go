@@ -63,7 +63,7 @@ func target(eps []endpoint.Endpoint) string {
 const singleServiceConfig = `{"loadBalancingConfig":[{"` + balancer.Prefix + DefaultStrategy + `":{}}]}`
 
 // Dial returns a new connection to one endpoint, with the channel's options
-// and token, and more options. The caller closes it. Calls on it are not retried.
+// and token, and more options. The caller closes it. Calls on it are those of [Channel.Conn].
 func (c *Channel) Dial(ep string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	parsed, err := parseAll([]string{ep})
 	if err != nil {

@@ -50,6 +50,7 @@ func (s *security) name(endpoints []string, prepare func()) {
 		ep, err := endpoint.Parse(raw)
 		switch {
 		case err != nil: // setEndpointsLocked logs it
+			secured = secured || s.secured.Load() // the endpoint may be one that uses TLS
 		case ep.UseTLS(s.tls):
 			secured = true
 		default:

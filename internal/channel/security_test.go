@@ -93,6 +93,11 @@ func TestPermittedEndpoints(t *testing.T) {
 			next:      []string{"https://b:1"},
 			plaintext: []string{"http://b:1", "c:1", "unix:s"},
 		},
+		"an invalid https endpoint later": {
+			cfg:       Config{Endpoints: []string{"http://x:1", "https://y:1"}},
+			next:      []string{"http://x:1", "https://y:1,https://z:1"},
+			plaintext: []string{"http://b:1", "c:1", "unix:s"},
+		},
 		"allowed": {cfg: Config{Endpoints: []string{"x:1"}, TLS: &tls.Config{}, AllowInsecureSync: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

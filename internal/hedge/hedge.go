@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,7 +137,7 @@ func (h *Hedger) Overdue(c *Call, first *balancer.Attempt, req, reply any, pause
 	c.overdue.Store(true)
 	request, ok := req.(proto.Message)
 	response, ok2 := reply.(proto.Message)
-	if !ok || !ok2 {
+	if !ok || !ok2 || isWrapper(reflect.TypeOf(reply)) {
 		return
 	}
 	d := &candidate{call: c, first: first, req: request, reply: response, second: second}
@@ -157,6 +158,12 @@ func (h *Hedger) Overdue(c *Call, first *balancer.Attempt, req, reply any, pause
 	}
 	c.mu.Unlock()
 	h.serve()
+}
+
+// isWrapper reports whether a reply has its methods from a message in it, which a new one would not have.
+func isWrapper(reply reflect.Type) bool {
+	return reply.Kind() != reflect.Pointer || reply.Elem().Kind() != reflect.Struct ||
+		slices.ContainsFunc(reflect.VisibleFields(reply.Elem()), func(f reflect.StructField) bool { return f.Anonymous && f.Type.Kind() == reflect.Interface })
 }
 
 // add lets a call wait for the budget.

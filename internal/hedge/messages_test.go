@@ -38,6 +38,18 @@ func TestMove(t *testing.T) {
 	assert.True(t, proto.Equal(want, into), "%v", into)
 }
 
+// A reply that wraps a message is legal for gRPC.
+func TestWrappersAreNotHedged(t *testing.T) {
+	type wrapper struct{ proto.Message }
+	for _, reply := range []any{&wrapper{new(pb.RangeResponse)}, wrapper{new(pb.RangeResponse)}, nil} {
+		h := Hedger{Budget: retry.NewBudget(retry.Throttling{MaxTokens: 5, TokenRatio: 1})}
+		first, call := new(balancer.Attempt), new(Call)
+		h.Begin(call, first)
+		h.Overdue(call, first, new(pb.RangeRequest), reply, 0, nil)
+		assert.Nil(t, h.End(call))
+	}
+}
+
 // TestDynamicMessageIsHedged hedges a call of a gateway, whose messages have the Go type of all dynamic ones.
 func TestDynamicMessageIsHedged(t *testing.T) {
 	answer := &pb.RangeResponse{Count: 2}
