@@ -213,11 +213,6 @@ func (rc *reconnector) anyReadyLocked() bool {
 	return slices.ContainsFunc(rc.p.all(), (*Endpoint).Ready)
 }
 
-// anyUsableLocked reports whether an endpoint that is connected serves calls of every kind.
-func (rc *reconnector) anyUsableLocked() bool {
-	return slices.ContainsFunc(rc.p.all(), func(ep *Endpoint) bool { return ep.Ready() && ep.State().Usable() })
-}
-
 // waitsLocked reports whether the next attempt to connect is in the future.
 func (s *subConn) waitsLocked(now time.Time) bool {
 	return s.sc != nil && !s.ready.Load() && s.state != connectivity.Connecting && s.due.After(now)
@@ -244,7 +239,7 @@ func (rc *reconnector) attemptFailedLocked(s *subConn) {
 	switch {
 	case s.class == Calls && rc.turns.outage:
 		s.due = rc.turns.take(rc.triedLocked(), now)
-	case rc.anyUsableLocked():
+	case slices.ContainsFunc(rc.p.all(), func(ep *Endpoint) bool { return ep.Ready() && ep.State().Usable() }):
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxPause))
 	default:
 		s.due = now.Add(pauseAfter(s.failures-1, 1, maxOutagePause))

@@ -163,7 +163,8 @@ type Stats struct {
 	// Acquired is the number of calls of Acquire, TryAcquire and Do, except those after Close or
 	// with an ended context.
 	Acquired uint64
-	// Waited is how many of these had to wait, including those still waiting.
+	// Waited is how often these had to wait, including those still waiting: a call waits again to replace a
+	// resource that its Check refuses.
 	Waited uint64
 	// WaitTime is their total waiting time, without those still waiting.
 	WaitTime time.Duration

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -54,8 +55,8 @@ ETCDCTL_CACERT, ETCDCTL_USER, ETCDCTL_PASSWORD, … A flag outranks its variable
 	fs.DurationVar(&f.watch, "watch", 0, "examine again after this time, until Ctrl-C, and print what changes")
 	fs.StringVar(&f.bundle, "bundle", "", "write report, statuses and metrics to this `file`, a tar.gz for a ticket")
 	f.output.register(fs)
-	fs.StringVar(&f.srv, "discovery-srv", "", "`domain` whose SRV records name the endpoints")
-	fs.StringVar(&f.srvName, "discovery-srv-name", "", "suffix of the service in SRV records")
+	fs.StringVar(&f.srv, "discovery-srv", os.Getenv("ETCDCTL_DISCOVERY_SRV"), "`domain` whose SRV records name the endpoints")
+	fs.StringVar(&f.srvName, "discovery-srv-name", os.Getenv("ETCDCTL_DISCOVERY_SRV_NAME"), "suffix of the service in SRV records")
 	f.timeout.register(fs)
 	f.client.register(fs)
 	return cmd
@@ -87,10 +88,11 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("watch") && f.watch < time.Second {
 		return cli.Usage(cmd, errors.New("--watch must be at least 1s"))
 	}
-	if f.srv != "" {
-		if cmd.Flags().Changed("endpoints") {
-			return cli.Usage(cmd, errors.New("--discovery-srv and --endpoints name endpoints: give one of them"))
-		}
+	given := cmd.Flags().Changed("endpoints")
+	if given && cmd.Flags().Changed("discovery-srv") {
+		return cli.Usage(cmd, errors.New("--discovery-srv and --endpoints name endpoints: give one of them"))
+	}
+	if f.srv != "" && !given {
 		cfg.Endpoints, err = dns.DiscoverEtcd(cmd.Context(), f.srv, dns.EtcdConfig{Config: dns.Config{Timeout: limit}, ServiceName: f.srvName})
 		if err != nil {
 			return fmt.Errorf("--discovery-srv: %w", cmp.Or(context.Cause(cmd.Context()), err))

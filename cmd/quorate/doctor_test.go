@@ -81,7 +81,10 @@ func TestDoctorEndsWithItsReader(t *testing.T) {
 }
 
 func TestDoctorCannotExamine(t *testing.T) {
-	t.Setenv("ETCDCTL_COMMAND_TIMEOUT", "later")
+	t.Setenv("ETCDCTL_DISCOVERY_SRV", "a..b")
 	_, stderr := execute(t, cli.Failure, "doctor")
+	assert.Contains(t, stderr, `"a..b" is not a domain name`)
+	t.Setenv("ETCDCTL_COMMAND_TIMEOUT", "later")
+	_, stderr = execute(t, cli.Failure, "doctor", "--endpoints", "a:1")
 	assert.Contains(t, stderr, `ETCDCTL_COMMAND_TIMEOUT: "later" is no time`)
 }

@@ -87,11 +87,6 @@ func (c *client) newCaller(conn grpc.ClientConnInterface, width func() int) *Cal
 	}
 }
 
-// anyReady reports whether an endpoint is connected.
-func (c *Caller) anyReady() bool {
-	return slices.ContainsFunc(c.monitor.Endpoints(), (*balancer.Endpoint).Ready)
-}
-
 // Invoke executes a unary call, in as many attempts as are safe and useful. Each attempt first
 // fetches a token if one is required and missing. User interceptors see each attempt once; a hedge
 // runs concurrently with its primary attempt.

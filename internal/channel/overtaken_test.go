@@ -36,7 +36,9 @@ func TestWriteLostWithItsLeaderEndsUnderTheNextOne(t *testing.T) {
 	}{
 		"reads show the new term": {"Put", goPut, func(t *testing.T, c *Channel) { require.NoError(t, readK(t, c)) }, true},
 		"writes show it":          {"Put", goPut, func(t *testing.T, c *Channel) { require.NoError(t, putK(t, c, time.Second)) }, true},
-		"local reads do not":      {"Put", goPut, func(t *testing.T, c *Channel) { readLocally(t, c) }, false},
+		"local reads do not":      {"Put", goPut, func(t *testing.T, c *Channel) {
+			must(pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Serializable: true}))
+		}, false},
 		"compactions may be long": {"Compact", goCompact, func(t *testing.T, c *Channel) { require.NoError(t, readK(t, c)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,11 +65,6 @@ func TestWriteLostWithItsLeaderEndsUnderTheNextOne(t *testing.T) {
 			})
 		})
 	}
-}
-
-func readLocally(t *testing.T, c *Channel) {
-	t.Helper()
-	must(pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Serializable: true}))
 }
 
 // A write that an interceptor holds back is as old as its pick.

@@ -3,11 +3,13 @@ package channel
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
@@ -79,7 +81,7 @@ func (r *Retrier) pause(ctx context.Context, class retry.Class, a *attempt, caus
 		return cause
 	}
 	delay, left := r.policy.Delay(max(r.failures, r.short-eagerFailures)), r.left(ctx, now)
-	if r.endless && class == retry.NotSent && r.failures > eagerFailures && !r.c.anyReady() {
+	if r.endless && class == retry.NotSent && r.failures > eagerFailures && !slices.ContainsFunc(r.c.monitor.Endpoints(), (*balancer.Endpoint).Ready) {
 		delay = idlePause/4 + rand.N(idlePause*3/4)
 	}
 	switch {

@@ -24,21 +24,21 @@ import (
 // it, may have. A budget goes down when code goes; a commit that raises one says why.
 var codeBudgets = map[string]codeLines{
 	"adapters":    {270, 382},
-	"balancer":    {5405, 6754},
+	"balancer":    {5402, 6754},
 	"clientv3":    {22337, 29396},
-	"cmd":         {4577, 2657},
+	"cmd":         {4579, 2660},
 	"compat":      {714, 856},
 	"conformance": {761, 1348},
 	"etcdtest":    {192, 161},
 	"examples":    {520, 0},
 	"health":      {770, 1528},
-	"internal":    {4459, 6300},
+	"internal":    {4464, 6312},
 	"keepalive":   {485, 1036},
-	"lab":         {10428, 15183},
-	"observe":     {2366, 2394},
+	"lab":         {10428, 15175},
+	"observe":     {2366, 2390},
 	"pool":        {1983, 3049},
-	"resolver":    {3833, 4722},
-	"retry":       {1285, 1190},
+	"resolver":    {3829, 4719},
+	"retry":       {1286, 1190},
 	"root":        {564, 1144},
 }
 

@@ -129,7 +129,9 @@ func TestServicesAreReplacedUnderLoad(t *testing.T) {
 		addr string
 	}
 	start := func() instance {
-		server, addr := serve(t)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		server, addr := grpctest.ServeOn(t, listener, registerHealth), listener.Addr().String()
 		return instance{server, register(t, client, etcd.Registration{Service: name, Address: addr}), addr}
 	}
 	running := []instance{start(), start(), start()}
@@ -179,14 +181,6 @@ func serveUntilKilled(endpoint string) int {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return 1
-}
-
-// serve runs a server until the test stops it, or until the test ends.
-func serve(t *testing.T) (server *grpc.Server, addr string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	return grpctest.ServeOn(t, listener, registerHealth), listener.Addr().String()
 }
 
 // dial returns a channel to a service, with one of our policies.

@@ -200,14 +200,9 @@ func TestBadRequests(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
 	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
 	require.Equal(t, "GET, HEAD", w.Header().Get("Allow"))
-	require.JSONEq(t, "[]", clientsOf(t, get(t, h, "/", "")), "a list, and not null")
-}
-
-func clientsOf(t *testing.T, w *httptest.ResponseRecorder) string {
-	t.Helper()
 	var raw map[string]json.RawMessage
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &raw))
-	return string(raw["clients"])
+	require.NoError(t, json.Unmarshal(get(t, h, "/", "").Body.Bytes(), &raw))
+	require.JSONEq(t, "[]", string(raw["clients"]), "a list, and not null")
 }
 
 func TestBrowsersGetThePage(t *testing.T) {

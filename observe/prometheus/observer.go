@@ -69,8 +69,8 @@ func New(reg prometheus.Registerer, opts Options) (*Observer, error) {
 }
 
 // Close drops the states of the client's endpoints and its resolver's gauges. Counters stay.
-// Closing the client has the same effect, so only an Observer that was never used with a client
-// must be closed.
+// Closing the client does that too, and drops the counters of its endpoints, so only an Observer
+// that was never used with a client must be closed.
 func (o *Observer) Close() { o.shared.remove(o) }
 
 // Attach is called by the client.

@@ -11,10 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"google.golang.org/grpc/resolver"
-
-	"github.com/quorate/quorate/balancer"
 )
 
 // atOnce is how many targets of SRV records are looked up concurrently. None are if the DNS server
@@ -25,12 +21,6 @@ const atOnce = 8
 type preference struct {
 	priority uint16 // best if lowest
 	weight   uint16 // the share of calls within a priority, relative to other weights
-}
-
-// annotate returns e with priority and weight. RFC 2782 gives a weight of zero a very small share
-// if others have more; that is the least weight of package balancer.
-func (p preference) annotate(e resolver.Endpoint) resolver.Endpoint {
-	return balancer.SetPriority(balancer.SetWeight(e, uint32(p.weight)), uint32(p.priority))
 }
 
 // targets returns a backend for each SRV record whose target has addresses, and the error of one whose lookup failed.

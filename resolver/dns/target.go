@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/resolver"
 
+	"github.com/quorate/quorate/balancer"
 	"github.com/quorate/quorate/internal/feed"
 )
 
@@ -262,7 +263,8 @@ func endpoints(list []backend) []resolver.Endpoint {
 	all := make([]resolver.Endpoint, len(list))
 	for i, b := range list {
 		if b.port != 0 {
-			all[i] = b.annotate(all[i])
+			// RFC 2782 gives a weight of zero a very small share if others have more; that is the least weight of package balancer.
+			all[i] = balancer.SetPriority(balancer.SetWeight(all[i], uint32(b.weight)), uint32(b.priority))
 		}
 		for _, a := range b.addrs {
 			addr := a.String()

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -359,7 +360,8 @@ func TestBookmarksAdvanceTheVersionToResumeFrom(t *testing.T) {
 
 // A channel that wakes during an outage of the API server has the builder's last list.
 func TestIdleChannelWakesWhileTheAPIServerIsAway(t *testing.T) {
-	server := startServer(t, startBackend(t))
+	backend := netip.MustParseAddrPort(grpctest.ServeHealth(t))
+	server := startServer(t, slice("users", "a", int32(backend.Port()), backend.Addr().String()))
 	conn := connect(t, newTestBuilder(t, Config{REST: server.RESTConfig()}, quick()), "kubernetes:///users.shop", grpc.WithIdleTimeout(100*time.Millisecond))
 	_, err := grpctest.Ask(grpctest.Within(t, testTimeout), conn)
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
@@ -101,13 +100,6 @@ func update(t *testing.T, server *fakeapiserver.Server, s *discoveryv1.EndpointS
 	t.Helper()
 	_, err := server.Update(s)
 	require.NoError(t, err)
-}
-
-// startBackend runs a server for grpctest.Ask, and returns the slice of a service with it.
-func startBackend(t *testing.T) *discoveryv1.EndpointSlice {
-	t.Helper()
-	address := netip.MustParseAddrPort(grpctest.ServeHealth(t))
-	return slice("users", "a", int32(address.Port()), address.Addr().String())
 }
 
 const roundRobin = `{"loadBalancingConfig":[{"round_robin":{}}]}`

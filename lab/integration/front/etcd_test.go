@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -108,7 +109,8 @@ func TestEtcdBehindNginx(t *testing.T) {
 		assert.True(t, p.term(t) != term || strings.Contains(err.Error(), "504"), "a put whose outcome is unknown, without a fault: %v", err)
 	}
 
-	p.nginx.reload(t)
+	// New workers take over from the old ones, which end when their connections do, or when their time to shut down is over.
+	require.NoError(t, p.nginx.process.Signal(syscall.SIGHUP))
 	tr.awaitPuts(t, 3*perConnection)
 	p.nginx.stop(t)
 	p.nginx.start(t)

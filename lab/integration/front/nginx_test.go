@@ -144,13 +144,6 @@ func (n *nginx) stop(t *testing.T) {
 	}
 }
 
-// reload lets new workers take over from the old ones, which end when their connections do,
-// or when their time to shut down is over.
-func (n *nginx) reload(t *testing.T) {
-	t.Helper()
-	require.NoError(t, n.process.Signal(syscall.SIGHUP))
-}
-
 const page = "../../../docs/proxies.md"
 
 // documentedConfig returns a configuration that the documentation shows, with replacements for what

@@ -190,7 +190,7 @@ func (r Result) Text() string {
 	fmt.Fprintf(&b, "%d operations in %.0f s below %s: %d answered, %d failed, %d of unknown outcome.\n",
 		r.Operations, r.Seconds, r.Prefix, r.Answered, r.Failed, r.Unknown)
 	fmt.Fprintf(&b, "The answers are %s (porcupine).\n", r.Linear)
-	if len(r.watched.Violations) == 0 {
+	if r.Watches > 0 && len(r.watched.Violations) == 0 {
 		fmt.Fprintf(&b, "%d watches delivered %d events: none was lost, repeated, out of order or untrue.\n", r.Watches, r.Events)
 	}
 	for _, v := range r.Violations {
