@@ -41,7 +41,7 @@ const (
 	// 15 more RPCs and four more round trips; with 2 of them it would be 15 and seven, and for a group of bad writes twice as
 	// many RPCs.
 	parts = 4
-	// refusedFor is how long writes to a refused key, or with a refused lease, are sent alone. At most maxRefused of these are
+	// refusedFor is how long calls with a refused key, or with a refused lease, are sent alone. At most maxRefused of these are
 	// remembered.
 	refusedFor = time.Second
 	maxRefused = 1024
@@ -79,7 +79,7 @@ type dispatcher struct {
 	maxOps   int
 	maxBytes int
 	counted  counters
-	refused  map[subject]time.Time // until when writes to it are sent alone
+	refused  map[subject]time.Time // until when calls with it are sent alone
 	perRead  int                   // bytes in the response to a get: the latest average, or the decaying highest
 }
 
@@ -90,7 +90,7 @@ type id struct {
 	keysOnly, countOnly bool
 }
 
-// subject is what a server refuses a write for: its lease, or else its key.
+// subject is what a server refuses a call for: its lease, or else its key.
 type subject struct {
 	lease clientv3.LeaseID
 	key   string
@@ -148,7 +148,7 @@ func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespons
 	d.counted.calls++
 	c := d.waiting[id]
 	switch {
-	case d.kind == grouped && (c != nil || d.wasRefusedLocked(id.key, op.LeaseID())): // a Txn writes a key once
+	case d.kind == grouped && c != nil, d.wasRefusedLocked(id.key, op.LeaseID()): // a Txn writes a key once
 		d.counted.sent(1)
 		d.mu.Unlock()
 		return d.sendAlone(ctx, op)
@@ -177,10 +177,10 @@ func (d *dispatcher) send(ctx context.Context, op clientv3.Op) (clientv3.OpRespo
 	return d.sendAlone(ctx, op)
 }
 
-// sendAlone sends the operation of one caller, and remembers a write whose content is refused.
+// sendAlone sends the operation of one caller, and remembers what is refused for its content.
 func (d *dispatcher) sendAlone(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	resp, err := d.kv.Do(ctx, op)
-	if d.kind == grouped && isDefinite(err) {
+	if isDefinite(err) {
 		d.noteRefusal(op, err)
 	}
 	return resp, err
@@ -214,7 +214,7 @@ func (d *dispatcher) noteRefusal(op clientv3.Op, err error) {
 	}
 }
 
-// wasRefusedLocked reports whether the lease or the key of a write was refused recently.
+// wasRefusedLocked reports whether the lease or the key of a call was refused recently.
 func (d *dispatcher) wasRefusedLocked(key string, lease clientv3.LeaseID) bool {
 	for _, s := range [...]subject{{key: key}, {lease: lease}} {
 		if until, ok := d.refused[s]; ok {
@@ -279,7 +279,7 @@ func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, e
 		}
 		return d.send(ctx, c.op)
 	case alone:
-		return d.kv.Do(ctx, c.op)
+		return d.sendAlone(ctx, c.op)
 	default:
 		if c.shared {
 			return copyOf(c.resp.Get()).OpResponse(), c.err

@@ -22,10 +22,7 @@ func counted(kv *KV) map[string]float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, shareAll)
-		get(t.Context(), kv, "blocker")
-		blocker := s.next(t)
+	whileReading(t, func(t *testing.T, s *stub, kv *KV, blocker *rpc) {
 		for i := range 6 {
 			get(t.Context(), kv, fmt.Sprint("k", i/2))
 		}

@@ -26,6 +26,16 @@ var shareAll = Config{JoinReads: true, GroupWrites: true, MaxAlone: 1}
 
 type contextKey struct{}
 
+// whileReading runs a test whose gets wait, until it answers the RPC that it is given.
+func whileReading(t *testing.T, test func(t *testing.T, s *stub, kv *KV, blocker *rpc)) {
+	t.Helper()
+	stubbed(t, func(t *testing.T, s *stub) {
+		kv := New(s, shareAll)
+		get(t.Context(), kv, "blocker")
+		test(t, s, kv, s.next(t))
+	})
+}
+
 func TestFewCallsAreSentAlone(t *testing.T) {
 	stubbed(t, func(t *testing.T, s *stub) {
 		kv := New(s, Config{JoinReads: true})
@@ -129,12 +139,9 @@ func (k *KV) alone() int {
 
 // TestReadInFlightIsNotJoined reads while a get is in flight whose answer is older than a put.
 func TestReadInFlightIsNotJoined(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, shareAll)
-		first := get(t.Context(), kv, "k")
-		inFlight := s.next(t)
+	whileReading(t, func(t *testing.T, s *stub, kv *KV, inFlight *rpc) {
 		joining := []*future[*clientv3.GetResponse]{get(t.Context(), kv, "k"), get(t.Context(), kv, "k")}
-		inFlight.answer() // nothing there
+		inFlight.answer()
 		batch := s.next(t)
 		require.Equal(t, []string{"k"}, batch.keys())
 		require.False(t, batch.op.IsTxn())
@@ -148,7 +155,6 @@ func TestReadInFlightIsNotJoined(t *testing.T) {
 		after := get(t.Context(), kv, "k")
 		s.idle(t)
 		batch.reply <- result{resp: before}
-		first.succeeds(t)
 		s.next(t).answer()
 		require.Equal(t, "v", value(t, after))
 		succeed(t, joining...)
@@ -156,15 +162,11 @@ func TestReadInFlightIsNotJoined(t *testing.T) {
 }
 
 func TestReadsShareAnRPC(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, shareAll)
+	whileReading(t, func(t *testing.T, s *stub, kv *KV, blocker *rpc) {
 		for _, key := range []string{"a", "b", "c"} {
-			put := put(t.Context(), kv, key, "value of "+key)
+			put(t.Context(), kv, key, "value of "+key)
 			s.next(t).answer()
-			put.succeeds(t)
 		}
-		get(t.Context(), kv, "blocker")
-		blocker := s.next(t)
 		calls := map[string][]*future[*clientv3.GetResponse]{}
 		for range 3 {
 			for _, key := range []string{"a", "b", "c"} {
@@ -189,10 +191,7 @@ func TestReadsShareAnRPC(t *testing.T) {
 }
 
 func TestCancelOfOneCallerEndsNoOther(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, shareAll)
-		get(t.Context(), kv, "blocker")
-		blocker := s.next(t)
+	whileReading(t, func(t *testing.T, s *stub, kv *KV, blocker *rpc) {
 		var cancels []context.CancelFunc
 		var calls []*future[*clientv3.GetResponse]
 		for i := range 5 {
@@ -216,10 +215,7 @@ func TestCancelOfOneCallerEndsNoOther(t *testing.T) {
 }
 
 func TestRPCEndsWithItsLastCaller(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, shareAll)
-		get(t.Context(), kv, "blocker")
-		blocker := s.next(t)
+	whileReading(t, func(t *testing.T, s *stub, kv *KV, blocker *rpc) {
 		ctx, cancel := context.WithCancel(t.Context())
 		waiting, leaving := get(ctx, kv, "a"), get(ctx, kv, "b")
 		blocker.answer()
@@ -238,10 +234,7 @@ func TestRPCEndsWithItsLastCaller(t *testing.T) {
 }
 
 func TestSharedErrorIsNotReturned(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, shareAll)
-		get(t.Context(), kv, "blocker")
-		blocker := s.next(t)
+	whileReading(t, func(t *testing.T, s *stub, kv *KV, blocker *rpc) {
 		ctx := context.WithValue(t.Context(), contextKey{}, "caller's")
 		allowed, denied := get(ctx, kv, "allowed"), get(ctx, kv, "denied")
 		blocker.answer()
@@ -257,6 +250,14 @@ func TestSharedErrorIsNotReturned(t *testing.T) {
 		}
 		allowed.succeeds(t)
 		denied.fails(t, rpctypes.ErrPermissionDenied)
+
+		get(ctx, kv, "blocker")
+		blocker = s.next(t)
+		getAll(t, kv, "k", 2)
+		get(ctx, kv, "denied")
+		s.answerNext(t, "denied")
+		blocker.answer()
+		s.answerNext(t, "k0", "k1")
 	})
 }
 
@@ -409,10 +410,7 @@ func TestWhatIsShared(t *testing.T) {
 // TestUnusualCallsAreSentAsTheyAre makes calls that would be shared but for their key or
 // context, while another one is in flight.
 func TestUnusualCallsAreSentAsTheyAre(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, shareAll)
-		get(t.Context(), kv, "blocker")
-		defer s.next(t).answer()
+	whileReading(t, func(t *testing.T, s *stub, kv *KV, _ *rpc) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		leader := clientv3.WithRequireLeader(t.Context())
