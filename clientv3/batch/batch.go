@@ -8,14 +8,13 @@ import (
 	"math/bits"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
@@ -297,7 +296,7 @@ func (d *dispatcher) learnLocked(b *batch, responses []clientv3.OpResponse, err 
 		d.maxOps = min(d.maxOps, max(n/2, 1))
 	case isTooLarge(err):
 		d.maxBytes = min(d.maxBytes, b.bytes()/2)
-	case d.kind == joined && status.Code(err) == codes.ResourceExhausted: // the response is too large to be received
+	case d.kind == joined && err != nil && strings.Contains(err.Error(), "larger than max"): // the response, for gRPC's limit
 		d.perRead = max(d.perRead, 2*maxResponseBytes/n)
 	}
 }

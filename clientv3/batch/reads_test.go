@@ -347,20 +347,24 @@ func TestBoundsAreLearned(t *testing.T) {
 }
 
 func TestTooLargeResponseIsReadInParts(t *testing.T) {
-	stubbed(t, func(t *testing.T, s *stub) {
-		kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 8})
-		calls := getAll(t, kv, "k", 17)
-		tooLarge := status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
-		sizes(t, s, func(r *rpc) {
-			if len(r.keys()) == 8 {
-				r.fail(tooLarge)
-				return
-			}
-			r.answer()
+	for text, bound := range map[string]int{
+		"grpc: received message larger than max (5 vs. 4)": 4, "trying to send message larger than max (5 vs. 4)": 4,
+		"envoy: rate limited": 8, "etcdserver: too many requests": 8,
+	} {
+		stubbed(t, func(t *testing.T, s *stub) {
+			kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 8})
+			calls := getAll(t, kv, "k", 17)
+			sizes(t, s, func(r *rpc) {
+				if len(r.keys()) == 8 {
+					r.fail(status.Error(codes.ResourceExhausted, text))
+					return
+				}
+				r.answer()
+			})
+			succeed(t, calls...)
+			require.Equal(t, bound, kv.bound(), text)
 		})
-		succeed(t, calls...)
-		require.Equal(t, 4, kv.bound())
-	})
+	}
 }
 
 // bound is how many operations the next batch of reads may have.
