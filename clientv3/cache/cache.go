@@ -156,12 +156,13 @@ func (c *Cache) get(ctx context.Context, op clientv3.Op) (*clientv3.GetResponse,
 	}
 	b, r := boundOf(ctx), rangeOf(op)
 	v := c.viewOf(r)
-	if v == nil || !answerable(op) || hasMetadata(ctx) {
+	if v == nil {
 		return c.elsewhere(ctx, op, b)
 	}
 	s, err := v.snapshotFor(ctx, op, b)
 	switch {
 	case errors.Is(err, errUnavailable):
+		c.stats.misses.Add(1)
 		return c.elsewhere(ctx, op, b)
 	case err != nil:
 		return nil, err

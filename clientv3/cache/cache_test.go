@@ -44,8 +44,7 @@ func TestGets(t *testing.T) {
 	clienttest.Get(t, c, "a/1", clientv3.WithRev(rev))
 	require.Equal(t, ranges, cluster.Count("Range"))
 
-	resp = clienttest.Get(t, c, "b")
-	require.Equal(t, "not cached", string(resp.Kvs[0].Value))
+	require.Equal(t, "not cached", string(clienttest.Get(t, c, "b").Kvs[0].Value))
 }
 
 // TestLoadWithALimitForMessages loads keys whose first page, and some chunks of a stream, exceed the limit for messages.
@@ -66,6 +65,7 @@ func TestMetadataOfTheCaller(t *testing.T) {
 	cluster, client := clienttest.StartClient(t, 1)
 	clienttest.Put(t, cluster, "a/1", "secret")
 	c := newServing(t, client)
+	misses := c.Stats().Misses
 	cluster.On("Range", func(call *fakeetcd.Call) {
 		if len(call.Metadata.Get("token")) > 0 {
 			call.Answer(nil, errDenied)
@@ -80,6 +80,7 @@ func TestMetadataOfTheCaller(t *testing.T) {
 	}
 	_, err := c.Get(other, "a/1", clientv3.WithSerializable())
 	require.Equal(t, denied, err)
+	require.EqualValues(t, misses+4, c.Stats().Misses)
 
 	ranges := cluster.Count("Range")
 	clienttest.Must(c.Get(clientv3.WithRequireLeader(clienttest.Within(t)), "a/1"))
@@ -114,8 +115,7 @@ func TestMaxStaleness(t *testing.T) {
 			}
 		})
 		for range 100 {
-			resp := clienttest.Must(c.Get(ctx, "b"))
-			require.EqualValues(t, 1, resp.Count)
+			require.EqualValues(t, 1, clienttest.Must(c.Get(ctx, "b")).Count)
 		}
 		require.Zero(t, linearizable, "the floor is 5 s old")
 		time.Sleep(6 * time.Second)
@@ -123,6 +123,15 @@ func TestMaxStaleness(t *testing.T) {
 			clienttest.Must(c.Get(ctx, "b"))
 		}
 		require.Equal(t, 1, linearizable)
+		require.Zero(t, c.Stats().Misses, "of cached keys")
+
+		time.Sleep(11 * time.Second)
+		refused := cluster.On("Range", func(call *fakeetcd.Call) { call.Answer(nil, rpctypes.ErrGRPCCorrupt) })
+		for _, key := range []string{"a/1", "b"} {
+			_, err := c.Get(ctx, key)
+			require.Equal(t, rpctypes.ErrCorrupt, err)
+		}
+		require.Equal(t, 2, refused.Ran(), "the floors")
 	})
 }
 
@@ -315,10 +324,8 @@ func TestSeveralPrefixes(t *testing.T) {
 	awaitServing(t, all, "a/1")
 	for _, kv := range []clientv3.KV{c, all, client.KV} {
 		for key, n := range map[string]int64{"a/": 1, "b/": 2, "b/2": 1, "": 4, "c": 1} {
-			resp := clienttest.Get(t, kv, key, clientv3.WithPrefix())
-			require.Equal(t, n, resp.Count, key)
+			require.Equal(t, n, clienttest.Get(t, kv, key, clientv3.WithPrefix()).Count, key)
 		}
-		resp := clienttest.Get(t, kv, "b", clientv3.WithFromKey())
-		require.EqualValues(t, 3, resp.Count)
+		require.EqualValues(t, 3, clienttest.Get(t, kv, "b", clientv3.WithFromKey()).Count)
 	}
 }

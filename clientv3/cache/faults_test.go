@@ -163,8 +163,7 @@ func TestAStuckIdleWatch(t *testing.T) {
 			calls := cluster.Calls("Watch")
 			require.NotEqual(t, calls[0].Member, calls[len(calls)-1].Member)
 			require.Positive(t, c.Stats().Reopened)
-			resp := clienttest.Get(t, c, "a/1", clientv3.WithSerializable())
-			require.EqualValues(t, 1, resp.Count)
+			require.EqualValues(t, 1, clienttest.Get(t, c, "a/1", clientv3.WithSerializable()).Count)
 			require.Less(t, c.Freshness().Age, 70*time.Second)
 			require.Equal(t, cluster.Revision(), c.Freshness().Revision)
 		})
@@ -405,8 +404,7 @@ func TestCompactedWatches(t *testing.T) {
 			c := newCache(t, client, cache.Config{Prefixes: []string{"a/"}})
 			time.Sleep(time.Minute)
 			n = cluster.Count("Range")
-			resp := clienttest.Get(t, c, "a/1", clientv3.WithSerializable())
-			require.EqualValues(t, 1, resp.Count)
+			require.EqualValues(t, 1, clienttest.Get(t, c, "a/1", clientv3.WithSerializable()).Count)
 		})
 		return n
 	}
@@ -438,8 +436,7 @@ func TestOverflow(t *testing.T) {
 		var overflow *cache.OverflowError
 		require.ErrorAs(t, <-dropped, &overflow)
 		require.Equal(t, cache.OverflowError{Prefix: "a/", MaxBytes: 1000}, *overflow)
-		resp := clienttest.Get(t, c, "a/2")
-		require.Len(t, resp.Kvs[0].Value, 2000)
+		require.Len(t, clienttest.Get(t, c, "a/2").Kvs[0].Value, 2000)
 		require.Zero(t, c.Stats().Bytes)
 		require.Negative(t, c.Freshness().Age)
 		clienttest.Must(client.Delete(t.Context(), "a/2"))

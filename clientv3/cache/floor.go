@@ -39,10 +39,31 @@ type floors struct {
 	turn int // whose prefix was read last; only send uses it
 }
 
-// join returns a round that is sent after the call, nil when the cache is closed.
-func (f *floors) join() *round {
+// read returns a round that succeeded. It is sent after the call, or at most stale before if stale is not 0. The error is the
+// round's, that of ctx, or errUnavailable if the server has to answer: after Close, too.
+func (f *floors) read(ctx context.Context, stale time.Duration) (*round, error) {
+	r := f.join(stale)
+	if r == nil {
+		return nil, errUnavailable
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if r.err != nil && f.c.ctx.Err() != nil {
+		return nil, errUnavailable
+	}
+	return r, r.err
+}
+
+// join returns the round for read, nil when the cache is closed.
+func (f *floors) join(stale time.Duration) *round {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if stale > 0 && f.latest != nil && time.Since(f.latest.sent) <= stale {
+		return f.latest
+	}
 	if f.next == nil {
 		r, before := &round{done: make(chan struct{})}, f.last
 		if !f.c.spawn(func() { f.send(r, before) }) {
@@ -71,26 +92,6 @@ func (f *floors) send(r, before *round) {
 	}
 }
 
-// since returns the latest round if it was sent at or after a time.
-func (f *floors) since(t time.Time) *round {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.latest != nil && !f.latest.sent.Before(t) {
-		return f.latest
-	}
-	return nil
-}
-
-// wait returns when the round is done; the error is its own or that of ctx.
-func (r *round) wait(ctx context.Context) error {
-	select {
-	case <-r.done:
-		return r.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // readFloor makes a round. A floor of another history than that of the snapshots drops them. A denied one drops the prefix
 // whose key it read; others may be readable.
 func (c *Cache) readFloor(r *round) {
@@ -100,13 +101,12 @@ func (c *Cache) readFloor(r *round) {
 	v := c.floors.inTurn()
 	// A range of one key: package leasing serves single keys from memory, with an earlier revision.
 	resp, err := c.plain.Get(c.ctx, v.keys.Key, clientv3.WithRange(v.keys.Key+"\x00"), clientv3.WithCountOnly())
+	r.err = err
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		v.abandon(err)
 		r.err = errUnavailable // the server says who may read what
-		return
 	}
 	if err != nil {
-		r.err = err
 		return
 	}
 	r.header = resp.Header
@@ -174,17 +174,17 @@ func pointOf(s *snapshot) lineage.Point {
 // elsewhere reads from the server what the cache cannot answer. With a bound it tries any member
 // first, and accepts one whose revision shows that it has come far enough.
 func (c *Cache) elsewhere(ctx context.Context, op clientv3.Op, b bound) (*clientv3.GetResponse, error) {
-	c.stats.misses.Add(1)
 	if b == (bound{}) || op.IsSerializable() || op.Rev() != 0 {
 		return c.remote(ctx, op)
 	}
 	least := b.rev
 	if b.stale > 0 {
-		r := c.floors.since(time.Now().Add(-b.stale))
-		if r == nil {
-			if r = c.floors.join(); r == nil || r.wait(ctx) != nil {
-				return c.remote(ctx, op)
-			}
+		r, err := c.floors.read(ctx, b.stale)
+		switch {
+		case errors.Is(err, errUnavailable):
+			return c.remote(ctx, op)
+		case err != nil:
+			return nil, err
 		}
 		least = max(least, r.header.GetRevision())
 	}
@@ -342,8 +342,8 @@ func (c *Cache) probe() {
 		if f := c.Freshness(); f.Age >= 0 && f.Age < interval/2 {
 			continue
 		}
-		r := c.floors.join()
-		if r == nil || r.wait(c.ctx) != nil {
+		r, err := c.floors.read(c.ctx, 0)
+		if err != nil {
 			continue
 		}
 		for _, v := range c.views {

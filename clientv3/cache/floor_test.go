@@ -102,8 +102,7 @@ func TestProgressThatComesTooEarly(t *testing.T) {
 		})
 		c := serve(t, client, cache.Config{})
 		clienttest.Put(t, cluster, "a/1", "new")
-		resp := clienttest.Get(t, c, "a/1")
-		require.Equal(t, "new", string(resp.Kvs[0].Value))
+		require.Equal(t, "new", string(clienttest.Get(t, c, "a/1").Kvs[0].Value))
 		require.ErrorContains(t, c.Freshness().Err, "answers early")
 	})
 }
@@ -125,8 +124,7 @@ func TestKine(t *testing.T) {
 	}, testTimeout, time.Millisecond)
 	before := c.Stats()
 	for range 10 {
-		resp := clienttest.Get(t, c, "a/1")
-		require.Equal(t, cluster.Revision(), resp.Header.Revision)
+		require.Equal(t, cluster.Revision(), clienttest.Get(t, c, "a/1").Header.Revision)
 	}
 	after := c.Stats()
 	require.Equal(t, before.Misses+10, after.Misses)
@@ -150,8 +148,7 @@ func TestOverLeasing(t *testing.T) {
 	awaitServing(t, c, "a/1")
 	for range 20 {
 		written := clienttest.Must(other.Put(clienttest.Within(t), "a/1", "v"))
-		resp := clienttest.Get(t, c, "a/1")
-		require.GreaterOrEqual(t, resp.Kvs[0].ModRevision, written.Header.Revision)
+		require.GreaterOrEqual(t, clienttest.Get(t, c, "a/1").Kvs[0].ModRevision, written.Header.Revision)
 	}
 	require.EqualValues(t, 600, clienttest.Get(t, c, "a/", clientv3.WithPrefix()).Count)
 }

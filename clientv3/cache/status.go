@@ -150,7 +150,7 @@ func (in *Informer[T]) WaitForRevision(ctx context.Context, rev int64) error {
 
 // Stats counts what a [Cache] has done since it was made, for metrics.
 type Stats struct {
-	// Hits and Misses count the gets answered from memory and by the server. Timeouts counts
+	// Hits and Misses count the gets of cached keys that memory and the server answer. Timeouts counts
 	// the misses that had waited for [Config.MaxWait].
 	Hits, Misses, Timeouts int64
 	// Floors are the linearizable reads of the revision, and ProgressRequests the progress requests

@@ -80,7 +80,7 @@ func (v *view) lastError() error {
 func (v *view) snapshotFor(ctx context.Context, op clientv3.Op, b bound) (*snapshot, error) {
 	s := v.snap.Load()
 	switch {
-	case s == nil:
+	case s == nil || !answerable(op) || hasMetadata(ctx):
 		return nil, errUnavailable
 	case op.IsSerializable() && op.Rev() == 0:
 		return s, nil
@@ -132,14 +132,8 @@ func (v *view) floorAbove(ctx context.Context, rev int64) (int64, error) {
 	if !v.serves() {
 		return 0, errUnavailable
 	}
-	r := v.c.floors.join()
-	if r == nil {
-		return 0, errUnavailable
-	}
-	if err := r.wait(ctx); err != nil {
-		if v.c.ctx.Err() != nil {
-			return 0, errUnavailable
-		}
+	r, err := v.c.floors.read(ctx, 0)
+	if err != nil {
 		return 0, err
 	}
 	floor := r.header.GetRevision()
