@@ -178,7 +178,7 @@ func (d *dispatcher) metrics(kind string) []observe.Metric {
 	all := make([]observe.Metric, 0, 3+len(sizeClasses))
 	all = append(all,
 		observe.Counter("quorate.batch.calls", "{call}", "Calls that may share an RPC.", float64(counted.calls)),
-		observe.Counter("quorate.batch.refused", "{rpc}", "Shared RPCs that failed and whose calls were sent again, gets alone and writes in parts.", float64(counted.refused)),
+		observe.Counter("quorate.batch.refused", "{rpc}", "Shared RPCs of gets that failed, and of writes that were refused and sent again in parts.", float64(counted.refused)),
 		observe.Gauge("quorate.batch.waiting", "{call}", "Calls that wait to be sent.", float64(waiting)),
 	)
 	for i, n := range counted.rpcs {
@@ -253,7 +253,7 @@ func (d *dispatcher) run(b *batch, callers int) {
 		d.divideLocked(b)
 	case d.kind == joined && err != nil:
 		d.counted.refused++
-		b.finish(alone, nil, nil)
+		b.finish(alone, nil, err)
 	default:
 		b.finish(answered, responses, err)
 	}

@@ -121,7 +121,7 @@ type ending uint8
 
 const (
 	answered ending = iota + 1 // return resp and err
-	alone                      // send the operation alone: it was not executed
+	alone                      // send the operation alone, unless err is of an outage and the caller has no deadline
 	ownTurn                    // like alone; it already counts as in flight
 )
 
@@ -149,14 +149,12 @@ func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespons
 	c := d.waiting[id]
 	switch {
 	case d.kind == grouped && c != nil, d.wasRefusedLocked(id.key, op.LeaseID()): // a Txn writes a key once
-		d.counted.sent(1)
 		d.mu.Unlock()
 		return d.sendAlone(ctx, op)
 	case c != nil:
 		c.callers++
 	case len(d.queue) == 0 && float64(d.inFlight) < d.aloneLocked():
 		d.inFlight++
-		d.counted.sent(1)
 		d.mu.Unlock()
 		return d.send(ctx, op)
 	default:
@@ -179,6 +177,9 @@ func (d *dispatcher) send(ctx context.Context, op clientv3.Op) (clientv3.OpRespo
 
 // sendAlone sends the operation of one caller, and remembers what is refused for its content.
 func (d *dispatcher) sendAlone(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	d.mu.Lock()
+	d.counted.sent(1)
+	d.mu.Unlock()
 	resp, err := d.kv.Do(ctx, op)
 	if isDefinite(err) {
 		d.noteRefusal(op, err)
@@ -189,6 +190,13 @@ func (d *dispatcher) sendAlone(ctx context.Context, op clientv3.Op) (clientv3.Op
 // isDefinite reports whether the server refused the content of the request, and so would refuse it again.
 func isDefinite(err error) bool {
 	return retry.Classify(err, retry.Evidence{Sent: true}) == retry.Definite
+}
+
+// isOutage reports whether the client below tries again after such an error: it returns one when it has tried for as long as
+// it tries a call without a deadline.
+func isOutage(err error) bool {
+	class := retry.Classify(err, retry.Evidence{Sent: true})
+	return retry.Decide(class, retry.Repeatable) == retry.Again && (class != retry.Ambiguous || retry.Policy{}.Retryable(retry.CodeOf(err)))
 }
 
 // isTooLarge reports whether a server refused a request because of its size.
@@ -272,18 +280,18 @@ func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, e
 	case <-ctx.Done():
 		return clientv3.OpResponse{}, d.leave(ctx, c)
 	}
-	switch c.ending {
-	case ownTurn:
+	_, limited := ctx.Deadline()
+	switch {
+	case c.ending == ownTurn:
 		if ctx.Err() != nil {
 			return clientv3.OpResponse{}, d.leave(ctx, c)
 		}
 		return d.send(ctx, c.op)
-	case alone:
+	case c.ending == alone && (limited || !isOutage(c.err)):
 		return d.sendAlone(ctx, c.op)
+	case c.shared:
+		return copyOf(c.resp.Get()).OpResponse(), c.err
 	default:
-		if c.shared {
-			return copyOf(c.resp.Get()).OpResponse(), c.err
-		}
 		return c.resp, c.err
 	}
 }
@@ -350,12 +358,12 @@ func (d *dispatcher) startLocked(b *batch) {
 		return
 	}
 	d.inFlight += b.callers
-	d.counted.sent(b.callers)
 	if b.callers == 1 {
 		b.calls[0].ending = ownTurn
 		close(b.calls[0].done)
 		return
 	}
+	d.counted.sent(b.callers)
 	b.ctx, b.cancel = b.open()
 	for _, c := range b.calls {
 		c.batch = b

@@ -22,7 +22,8 @@
 // an RPC, so that its response has about 4 MiB at most.
 //
 // When an RPC that several gets share fails, each of them is sent again, alone and with the
-// context of its caller. Gets of a key that the server then denies are sent alone for a second, so that they do not
+// context of its caller. In an outage only gets with a deadline are: the RPC was tried for 15 s, as a get without one
+// is, so the others fail with its error. Gets of a key that the server then denies are sent alone for a second, so that they do not
 // make others fail.
 //
 // # Grouped writes

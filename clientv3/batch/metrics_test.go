@@ -28,8 +28,8 @@ func TestMetrics(t *testing.T) {
 		}
 		require.InDelta(t, 6, counted(kv)["quorate.batch.waiting[{kind get}]"], 0)
 		blocker.answer()
-		s.next(t).answer()
-		synctest.Wait()
+		s.next(t).fail(rpctypes.ErrPermissionDenied)
+		require.Len(t, sizes(t, s, (*rpc).answer), 6)
 
 		put(t.Context(), kv, "blocker", "")
 		blocker = s.next(t)
@@ -44,7 +44,8 @@ func TestMetrics(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, map[string]float64{
 			"quorate.batch.calls[{kind get}]":          7,
-			"quorate.batch.rpcs[{size 1} {kind get}]":  1,
+			"quorate.batch.rpcs[{size 1} {kind get}]":  7, // six of them are those of the failed one
+			"quorate.batch.refused[{kind get}]":        1,
 			"quorate.batch.rpcs[{size 16} {kind get}]": 1,
 			"quorate.batch.calls[{kind put}]":          4,
 			"quorate.batch.rpcs[{size 1} {kind put}]":  4, // two of them are the parts of the refused one

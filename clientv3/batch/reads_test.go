@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
+	"github.com/quorate/quorate/clientv3/internal/clienttest"
+	"github.com/quorate/quorate/retry"
 )
 
 // shareAll shares whatever meets another call.
@@ -67,9 +70,7 @@ func TestCallsWaitForABatch(t *testing.T) {
 		get(t.Context(), kv, "alone")
 		get(t.Context(), kv, "beside")
 		alone := []*rpc{s.next(t), s.next(t)}
-		for i := range 4 {
-			get(t.Context(), kv, fmt.Sprint("k", i))
-		}
+		getAll(t, kv, "k", 4)
 		s.idle(t)
 		alone[0].answer()
 		s.idle(t)
@@ -104,26 +105,21 @@ func TestLongRoundTripRaisesMaxAlone(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		read := func(n int) {
-			for i := range n {
-				get(t.Context(), kv, fmt.Sprint("k", i))
-			}
-		}
 		require.Equal(t, DefaultMaxAlone, kv.alone())
-		read(1)
+		getAll(t, kv, "k", 1)
 		answer(sent())
 		require.Equal(t, callers, kv.alone())
-		read(callers)
+		getAll(t, kv, "k", callers)
 		alone := sent()
 		require.Len(t, alone, callers)
-		read(2)
+		getAll(t, kv, "k", 2)
 		require.Empty(t, sent(), "those that are too many wait")
 		time.Sleep(5 * aloneTrip / waitFraction)
 		batch := s.next(t)
 		require.Equal(t, []string{"k0", "k1"}, batch.keys())
 		answer(append(alone, batch))
 
-		read(1)
+		getAll(t, kv, "k", 1)
 		s.next(t).answer() // at once
 		synctest.Wait()
 		require.Equal(t, DefaultMaxAlone, kv.alone())
@@ -261,6 +257,27 @@ func TestSharedErrorIsNotReturned(t *testing.T) {
 	})
 }
 
+// TestOnlyAnOutageIsShared lets an RPC fail that gets with and without a deadline share. In an outage the client below has tried it
+// for as long as a get without a deadline: only the other one is sent again.
+func TestOnlyAnOutageIsShared(t *testing.T) {
+	for err, sent := range map[error]int{
+		status.Error(codes.Unavailable, "connection refused"): 1, rpctypes.ErrNoLeader: 1, rpctypes.ErrTimeout: 1,
+		rpctypes.ErrTooManyRequests: 1, &retry.NotSentError{Err: context.DeadlineExceeded}: 1,
+		rpctypes.ErrPermissionDenied: 2, status.Error(codes.ResourceExhausted, "envoy: rate limited"): 2, errors.New("who knows"): 2,
+	} {
+		whileReading(t, func(t *testing.T, s *stub, kv *KV, blocker *rpc) {
+			limited, unlimited := get(clienttest.Within(t), kv, "limited"), get(t.Context(), kv, "unlimited")
+			blocker.answer()
+			s.next(t).fail(err)
+			require.Len(t, sizes(t, s, (*rpc).answer), sent, err)
+			limited.succeeds(t)
+			if sent == 1 {
+				unlimited.fails(t, err)
+			}
+		})
+	}
+}
+
 // sizes answers what is sent until nothing is any more, and returns how many operations each RPC had.
 func sizes(t *testing.T, s *stub, answer func(*rpc)) (sizes []int) {
 	t.Helper()
@@ -349,7 +366,7 @@ func TestBoundsAreLearned(t *testing.T) {
 func TestTooLargeResponseIsReadInParts(t *testing.T) {
 	for text, bound := range map[string]int{
 		"grpc: received message larger than max (5 vs. 4)": 4, "trying to send message larger than max (5 vs. 4)": 4,
-		"envoy: rate limited": 8, "etcdserver: too many requests": 8,
+		"envoy: rate limited": 8,
 	} {
 		stubbed(t, func(t *testing.T, s *stub) {
 			kv := New(s, Config{JoinReads: true, MaxAlone: 1, MaxOps: 8})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -66,13 +67,8 @@ func (s *stub) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, err
 func (s *stub) next(t *testing.T) *rpc {
 	t.Helper()
 	synctest.Wait()
-	select {
-	case r := <-s.sent:
-		return r
-	default:
-		require.FailNow(t, "nothing was sent")
-		return nil
-	}
+	require.NotEmpty(t, s.sent, "nothing was sent")
+	return <-s.sent
 }
 
 // answerNext answers the next RPC, which has the keys.
@@ -157,17 +153,17 @@ func (s *stub) executeLocked(op clientv3.Op) clientv3.OpResponse {
 
 // future is a call under way.
 type future[T any] struct {
-	done chan struct{}
+	done atomic.Bool
 	resp T
 	err  error
 }
 
 // start makes a call in a goroutine, and returns when it waits.
 func start[T any](call func() (T, error)) *future[T] {
-	f := &future[T]{done: make(chan struct{})}
+	f := new(future[T])
 	go func() {
-		defer close(f.done)
 		f.resp, f.err = call()
+		f.done.Store(true)
 	}()
 	synctest.Wait()
 	return f
@@ -194,22 +190,14 @@ func put(ctx context.Context, kv clientv3.KV, key, value string, opts ...clientv
 func (f *future[T]) pending(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
-	select {
-	case <-f.done:
-		require.FailNow(t, "the call has returned", "%v %v", f.resp, f.err)
-	default:
-	}
+	require.False(t, f.done.Load(), "the call has returned")
 }
 
 // returned requires that the call has returned.
 func (f *future[T]) returned(t *testing.T) (T, error) {
 	t.Helper()
 	synctest.Wait()
-	select {
-	case <-f.done:
-	default:
-		require.FailNow(t, "the call has not returned")
-	}
+	require.True(t, f.done.Load(), "the call has not returned")
 	return f.resp, f.err
 }
 
