@@ -181,7 +181,7 @@ func (c *Cache) elsewhere(ctx context.Context, op clientv3.Op, b bound) (*client
 	if b.stale > 0 {
 		r, err := c.floors.read(ctx, b.stale)
 		switch {
-		case errors.Is(err, errUnavailable):
+		case errors.Is(err, errUnavailable), err != nil && hasMetadata(ctx): // a token of the caller's may be accepted
 			return c.remote(ctx, op)
 		case err != nil:
 			return nil, err
