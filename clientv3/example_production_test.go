@@ -14,48 +14,48 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-var errExists = errors.New("the key exists")
+var errModified = errors.New("the key was modified")
 
-// create writes a key that must be new. The value names its writer, so a repetition
-// after an unknown outcome recognizes what the first attempt wrote.
-func create(ctx context.Context, client *clientv3.Client, key, value string) error {
-	var err error
-	for range 5 {
-		var resp *clientv3.TxnResponse
-		resp, err = client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+// replace writes a key whose last change is of revision rev. The value names its writer, so a repetition after an unknown outcome
+// recognizes what the first attempt wrote.
+func replace(ctx context.Context, client *clientv3.Client, key string, rev int64, value string) error {
+	for tries := 1; ; tries++ {
+		resp, err := client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
 			Then(clientv3.OpPut(key, value)).
 			Else(clientv3.OpGet(key)).
 			Commit()
-		if err == nil {
-			if !resp.Succeeded && string(resp.Responses[0].GetResponseRange().Kvs[0].Value) != value {
-				return errExists
-			}
-			return nil
+		if retry.OutcomeOf(err) == retry.OutcomeUnknown && ctx.Err() == nil && tries < 5 {
+			continue
 		}
-		if retry.OutcomeOf(err) != retry.OutcomeUnknown || ctx.Err() != nil {
+		if err != nil || resp.Succeeded {
 			return err
 		}
+		if now := resp.Responses[0].GetResponseRange().Kvs; len(now) == 0 || string(now[0].Value) != value {
+			return errModified
+		}
+		return nil
 	}
-	return err
 }
 
-// A transaction that compares may be repeated after an unknown outcome: it is executed once.
+// A transaction that compares the revision of an existing key, and writes it, may be repeated after an unknown outcome: it is
+// executed once. One that creates a key may not: if another client deletes the key, a repetition creates it again.
 func ExampleTxn_unknownOutcome() {
 	cluster, client, stop := clienttest.ExampleCluster(1)
 	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	rev := clienttest.Must(client.Put(ctx, "owner", "none")).Header.Revision
 	// The first one is executed, and its connection breaks before the response is sent.
 	cluster.Once("Txn", clienttest.LoseAnswer)
 
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	fmt.Println(create(ctx, client, "owner", "ann"))
-	fmt.Println(create(ctx, client, "owner", "bob"))
+	fmt.Println(replace(ctx, client, "owner", rev, "ann"))
+	fmt.Println(replace(ctx, client, "owner", rev, "bob"))
 	fmt.Println("received:", cluster.Count("Txn"), "written:", cluster.PutCount("owner"))
 	// Output:
 	// <nil>
-	// the key exists
-	// received: 3 written: 1
+	// the key was modified
+	// received: 3 written: 2
 }
 
 // The files are read again when they change: certificates and CAs rotate without a restart.

@@ -77,7 +77,8 @@ func OutcomeOfAttempt(err error, ev Evidence) Outcome {
 // UnknownOutcomeError is returned for a write that may or may not have been executed, for
 // instance because the connection broke after the request was sent. The client does not
 // repeat it, because it could be executed twice. The caller can read back the keys, or
-// make the write conditional (a Txn that compares a revision) and repeat it.
+// make the write conditional (a Txn that compares the ModRevision of an existing key and
+// writes that key) and repeat it.
 //
 // It has the gRPC status of its cause: status.Code, status.FromError and
 // rpctypes.ErrorDesc return the cause's code and message, and errors.Is and errors.As

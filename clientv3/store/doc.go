@@ -14,12 +14,16 @@
 // # Conditional writes
 //
 // [Store.Create], [Store.Update] and [Store.DeleteUnmodified] write only if the key is as it was read. If a fault loses the
-// answer, they send the same request again: of all copies at most one is executed. If the key has changed by then, they
-// compare the first change since the read, which they look up in the history, with their own. An equal one counts as their
-// own; so where two equal writes are not one, as with counters, write over package idempotent, which knows. The outcome
-// stays unknown (retry.OutcomeOf) only if ctx ends before an answer, the client is closed, the history is compacted, a
-// server refuses a repetition, the answer is larger than the client accepts, or another client has created the key
-// meanwhile. Without an answer they go on until ctx ends: give it a deadline.
+// answer, Update and DeleteUnmodified send the same request again: of all copies at most one is executed, because the key never
+// has that revision again. If the key has changed by then, they compare the first change since the read, which they look up in
+// the history, with their own. An equal one counts as their own; so where two equal writes are not one, as with counters, write
+// over package idempotent, which knows. The outcome stays unknown (retry.OutcomeOf) only if ctx ends before an answer, the
+// client is closed, the history is compacted, a server refuses a repetition, or the answer is larger than the client accepts.
+// Without an answer they go on until ctx ends: give it a deadline.
+//
+// A write that creates a key, of Create or [Store.CreateOrUpdate], is sent once: when another client has deleted the key, a second
+// copy would create it again. After a lost answer its outcome is unknown, and it may be executed later. Over package idempotent
+// it is known.
 //
 // [Store.Put], [Store.Delete] and [Txn] are sent as the KV sends them: over a plain client, the outcome of a lost
 // answer is unknown; over package idempotent it is known.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/concurrency"
-	"github.com/quorate/quorate/clientv3/internal/settle"
 	"github.com/quorate/quorate/clientv3/internal/staleness"
 	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
@@ -23,8 +22,8 @@ var pauses = retry.Policy{}
 
 var errNotRead = errors.New("the Entry has no ModRevision: it must be one that was read")
 
-// Create writes a key that does not exist, and returns the revision. If it exists, the error is [ErrExists]. The options are
-// those of a put, such as clientv3.WithLease.
+// Create writes a key that does not exist, and returns the revision. If it exists, the error is [ErrExists]. It is sent once:
+// over a plain client, the outcome of a lost answer is unknown. The options are those of a put, such as clientv3.WithLease.
 func (s *Store[T]) Create(ctx context.Context, key string, value T, opts ...clientv3.OpOption) (int64, error) {
 	op, err := s.put("create", key, value, opts)
 	if err != nil {
@@ -34,8 +33,6 @@ func (s *Store[T]) Create(ctx context.Context, key string, value T, opts ...clie
 	switch {
 	case err != nil:
 		return 0, s.failed("create", s.prefix+key, err)
-	case r.unsure != nil:
-		return 0, s.failed("create", s.prefix+key, unknown(ErrExists, r.unsure))
 	case !r.written:
 		return 0, s.refused("create", s.prefix+key, ErrExists)
 	}
@@ -52,7 +49,8 @@ func (s *Store[T]) Update(ctx context.Context, key string, change func(T) (T, er
 	return s.update(ctx, key, change, false, opts)
 }
 
-// CreateOrUpdate is Update, but if the key does not exist, it calls change with the zero value of T and creates the key.
+// CreateOrUpdate is Update, but if the key does not exist, it calls change with the zero value of T and creates the key, as
+// [Store.Create] does.
 func (s *Store[T]) CreateOrUpdate(ctx context.Context, key string, change func(T) (T, error), opts ...clientv3.OpOption) (Entry[T], error) {
 	return s.update(ctx, key, change, true, opts)
 }
@@ -95,11 +93,8 @@ func (s *Store[T]) replace(ctx context.Context, kv *mvccpb.KeyValue, change func
 		return e, true, nil
 	}
 	r, err := s.execute(ctx, guarded{op: op, before: kv})
-	switch {
-	case err != nil:
+	if err != nil {
 		return e, false, s.failed("update", string(kv.Key), err)
-	case r.unsure != nil:
-		return e, false, s.failed("update", string(kv.Key), unknown(ErrExists, r.unsure))
 	}
 	e.ModRevision, e.Version, e.Lease = r.revision, e.Version+1, op.LeaseID()
 	e.CreateRevision = cmp.Or(e.CreateRevision, r.revision)
@@ -124,7 +119,8 @@ func (s *Store[T]) DeleteUnmodified(ctx context.Context, e Entry[T]) error {
 	return nil
 }
 
-// guarded is a put or a delete that is executed only if its key is as it was read. Of all its copies at most one is executed.
+// guarded is a put or a delete that is executed only if its key is as it was read. If the key existed, at most one of all copies
+// is executed. If it did not, the condition holds again when the key is deleted: there is one copy.
 type guarded struct {
 	op clientv3.Op
 	// before has the revisions of the key as it was read; 0 if it did not exist.
@@ -135,8 +131,6 @@ type guarded struct {
 type result struct {
 	written  bool
 	revision int64 // of the write
-	// unsure is the error of a copy that may have created the key, although others have deleted and created it since.
-	unsure error
 }
 
 // txn returns the write as a transaction of a form that kine supports.
@@ -163,15 +157,10 @@ func (s *Store[T]) execute(ctx context.Context, g guarded) (result, error) {
 	}
 	// A copy whose answer was lost may have changed the key.
 	kv, at, err := s.firstChange(ctx, g, resp.Header.GetRevision())
-	switch {
-	case err != nil:
+	if err != nil {
 		return result{}, unknown(err, unsure)
-	case g.wrote(kv):
-		return result{written: true, revision: at}, nil
-	case g.before.ModRevision == 0:
-		return result{unsure: unsure}, nil
 	}
-	return result{}, nil
+	return result{written: g.wrote(kv), revision: at}, nil
 }
 
 // unknown returns the error of a write whose outcome is unknown.
@@ -182,25 +171,22 @@ func unknown(err, unsure error) error {
 	return &retry.UnknownOutcomeError{Method: pb.KV_Txn_FullMethodName, Err: errors.Join(err, unsure)}
 }
 
-// send sends a write until there is an answer, or an error that every repetition would get. unsure is the error of
-// the last copy that may have been executed, nil if there is none.
+// send sends a write until there is an answer, or an error that every repetition would get; one that creates its key once.
+// unsure is the error of the last copy that may have been executed, nil if there is none.
 func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnResponse, unsure, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, &retry.NotSentError{Err: err}
 	}
 	for round := 1; ; round++ {
-		var lost error
-		resp, lost, err = settle.Commit(ctx, func() clientv3.Txn { return g.txn(ctx, s.kv) })
-		unsure = cmp.Or(lost, unsure)
-		if _, responseLost := errors.AsType[*retry.ResponseLostError](err); responseLost {
-			unsure = err // execute finds out which branch was executed
-		} else if retry.Classify(err, retry.Evidence{Sent: true, ContextErr: ctx.Err()}) != retry.Ambiguous {
+		resp, err = g.txn(ctx, s.kv).Commit()
+		if err != nil && retry.OutcomeOf(err) != retry.OutcomeNotExecuted {
+			unsure = err // execute finds out whether it was executed, and which branch
+		}
+		_, responseLost := errors.AsType[*retry.ResponseLostError](err)
+		if !responseLost && retry.Classify(err, retry.Evidence{Sent: true, ContextErr: ctx.Err()}) != retry.Ambiguous {
 			return resp, unsure, err
 		}
-		if permanent(err) {
-			return nil, unsure, err
-		}
-		if pause.For(ctx, pauses.Delay(round)) != nil {
+		if g.before.ModRevision == 0 || permanent(err) || pause.For(ctx, pauses.Delay(round)) != nil {
 			return nil, unsure, err
 		}
 	}
@@ -227,13 +213,10 @@ func (g guarded) wrote(kv *mvccpb.KeyValue) bool {
 }
 
 // firstChange returns the key after its first change since it was read, nil if that was a delete, and the revision of the
-// change. At revision high the key has changed. It is a binary search in the history: one read if the key was changed once,
+// change. The key existed when it was read; at revision high the key has changed. It is a binary search in the history: one read if the key was changed once,
 // a few dozen at most. The reads name a revision, so none is stale.
 func (s *Store[T]) firstChange(ctx context.Context, g guarded, high int64) (*mvccpb.KeyValue, int64, error) {
 	kv, high, err := s.at(ctx, g, high)
-	if kv != nil && g.before.ModRevision == 0 {
-		return s.at(ctx, g, kv.CreateRevision)
-	}
 	for low := g.before.ModRevision; err == nil && high > low+1 && !g.next(kv); {
 		middle := low + (high-low)/2
 		then, changed, e := s.at(ctx, g, middle)

@@ -110,9 +110,6 @@ func TestLostAnswers(t *testing.T) {
 						require.NoError(t, err, "the first change is a delete")
 					}
 				})
-				run(func(t *testing.T, s *Store[Config], _ Entry[Config]) {
-					clienttest.Must(s.Create(t.Context(), "new", Config{3}))
-				})
 			})
 		}
 	}
@@ -176,49 +173,37 @@ func TestEqualUpdateOverAStaleCache(t *testing.T) {
 	}
 }
 
-// TestCreatedBySomeoneElse loses the answer, and lets another client create the key meanwhile.
-func TestCreatedBySomeoneElse(t *testing.T) {
-	for name, executed := range map[string]bool{"by the other": false, "executed, and then changed": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, _ *clientv3.Client, s *Store[Config]) {
-				cluster.Once("Txn", func(c *fakeetcd.Call) {
-					if executed {
-						_, _ = c.Execute()
-					}
-					clienttest.Put(t, cluster, "configs/web", `{"Replicas":9}`)
-					c.BreakConn()
+// TestACreateIsSentOnce loses the answer, and lets another client delete the key meanwhile: a second copy would create it again.
+func TestACreateIsSentOnce(t *testing.T) {
+	for name, create := range map[string]func(*testing.T, *Store[Config]) error{
+		"Create": func(t *testing.T, s *Store[Config]) error {
+			_, err := s.Create(t.Context(), "web", Config{3})
+			return err
+		},
+		"CreateOrUpdate": func(t *testing.T, s *Store[Config]) error {
+			_, err := s.CreateOrUpdate(t.Context(), "web", increment)
+			return err
+		},
+	} {
+		for over, outcome := range map[string]retry.Outcome{"client": retry.OutcomeUnknown, "idempotent": retry.OutcomeExecuted} {
+			t.Run(name+" over "+over, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, _ *Store[Config]) {
+					overKVs[over](t, client, func(kv clientv3.KV, _ clientv3.Watcher) {
+						s := New(kv, "configs/", asJSON)
+						clienttest.Must(s.Put(t.Context(), "any", Config{})) // makes a lane
+						cluster.Once("Txn", func(c *fakeetcd.Call) {
+							_, _ = c.Execute()
+							_, err := client.Delete(t.Context(), "configs/web")
+							assert.NoError(t, err)
+							c.BreakConn()
+						})
+						require.Equal(t, outcome, retry.OutcomeOf(create(t, s)))
+						require.Equal(t, 1, cluster.PutCount("configs/web"))
+					})
 				})
-				_, err := s.Create(t.Context(), "web", Config{3})
-				if executed {
-					require.NoError(t, err)
-				} else {
-					require.ErrorIs(t, err, ErrExists)
-					require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err), "ours may have been there before")
-				}
 			})
-		})
+		}
 	}
-}
-
-// TestCreateOrUpdateOfWhatOthersCreate loses the answer, and lets another client delete and create the key meanwhile.
-func TestCreateOrUpdateOfWhatOthersCreate(t *testing.T) {
-	inBubble(t, func(t *testing.T, cluster *fakeetcd.Cluster, client *clientv3.Client, s *Store[Config]) {
-		cluster.Once("Txn", func(c *fakeetcd.Call) {
-			_, _ = c.Execute()
-			_, err := client.Delete(t.Context(), "configs/web")
-			assert.NoError(t, err)
-			clienttest.Put(t, cluster, "configs/web", `{"Replicas":9}`)
-			c.BreakConn()
-		})
-		calls := 0
-		_, err := s.CreateOrUpdate(t.Context(), "web", func(c Config) (Config, error) {
-			calls++
-			return increment(c)
-		})
-		require.ErrorIs(t, err, ErrExists)
-		require.Equal(t, retry.OutcomeUnknown, retry.OutcomeOf(err))
-		require.Equal(t, 1, calls, "it is not executed twice")
-	})
 }
 
 // TestAnAnswerThatIsTooLarge lets another client write more than the client accepts: each repetition ends the same way.

@@ -84,7 +84,7 @@ var layers = map[string][]string{
 	"clientv3/naming/resolver":          {"balancer", "clientv3", "clientv3/naming/internal/registry", "internal/feed", "internal/lastgood"},
 	"clientv3/ordering":                 {"clientv3", "clientv3/internal/lineage", "clientv3/internal/optxn", "internal/pause"},
 	"clientv3/snapshot":                 {"clientv3", "internal/endpoint"},
-	"clientv3/store":                    {"clientv3", "clientv3/concurrency", "clientv3/internal/optxn", "clientv3/internal/settle", "clientv3/internal/staleness", "internal/channel", "internal/pause", "retry"},
+	"clientv3/store":                    {"clientv3", "clientv3/concurrency", "clientv3/internal/optxn", "clientv3/internal/staleness", "internal/channel", "internal/pause", "retry"},
 	"clientv3/yaml":                     {"clientv3"},
 	"examples":                          {"", "clientv3", "clientv3/cache", "clientv3/clientconfig", "clientv3/concurrency", "clientv3/controller", "clientv3/idempotent", "clientv3/jobs", "clientv3/leaderelection", "clientv3/store", "keepalive", "resolver/etcd", "retry"},
 	"resolver/static":                   {"balancer"},

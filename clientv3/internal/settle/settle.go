@@ -15,6 +15,9 @@ const maxTries = 3
 // Commit executes a transaction whose condition no longer holds once it was executed: so it may be sent
 // again while its outcome is unknown. txn makes it for each request. Nothing is sent after ctx has ended.
 //
+// A condition that a key does not exist holds again when the key is deleted, and then another copy may be
+// executed, also after Commit has returned: use it only if no other client deletes the key, or if you clean up.
+//
 // unsure is the error of the last failed request that was, may have been or may yet be executed, nil
 // if there was none. It is set if ctx ended during a request. If err is nil and the condition did not
 // hold, that request may be the reason.
