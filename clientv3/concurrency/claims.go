@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/clientv3/internal/optxn"
 	"github.com/quorate/quorate/clientv3/internal/settle"
 	"github.com/quorate/quorate/internal/pause"
+	"github.com/quorate/quorate/retry"
 )
 
 // claims lists the waiters of a session by key: the mutexes and elections that try to get
@@ -285,7 +286,7 @@ func (s *Session) cleanupUntilFault(key string, settled <-chan struct{}) (done b
 }
 
 // cleaned deletes the key if no waiter holds it. It returns true if the key is deleted,
-// the deletion is refused, or a waiter tries to get the key, which postpones the
+// every deletion would be refused, or a waiter tries to get the key, which postpones the
 // deletion.
 func (s *Session) cleaned(key string) bool {
 	spared, end, begun := s.claims.remove(key, nil)
@@ -296,5 +297,5 @@ func (s *Session) cleaned(key string) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, cleanupTimeout)
 	defer cancel()
 	err := s.discard(ctx, key, 0, spared)
-	return err == nil || !transient(err)
+	return err == nil || retry.Classify(err, retry.Evidence{Sent: true}) == retry.Definite
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/clientv3"
@@ -121,6 +123,9 @@ func writes(call *fakeetcd.Call) bool {
 	}
 	return false
 }
+
+// errReset is the error of a call whose stream an intermediary resets.
+var errReset = status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL")
 
 // neverAnswer holds a call until the client has certainly given up: at the moment of its deadline an answer could still
 // arrive.
