@@ -388,7 +388,7 @@ func transient(err error) bool {
 		return false
 	}
 	switch retry.CodeOf(err) {
-	case codes.Canceled, codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented:
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented:
 		return false
 	default:
 		return true

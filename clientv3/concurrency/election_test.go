@@ -291,10 +291,16 @@ func TestObserveSurvivesCancelledWatches(t *testing.T) {
 func TestObserveReadsLessOftenWhileReadsFail(t *testing.T) {
 	withFake(t, 1, func(t *testing.T, f fake) {
 		e := NewElection(f.session(t), "office")
-		reads := f.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, rpctypes.ErrGRPCCorrupt) })
-		e.Observe(t.Context())
-		time.Sleep(10 * time.Minute)
-		require.Less(t, reads.Ran(), 200)
+		for _, err := range []error{rpctypes.ErrGRPCCorrupt, errReset} {
+			ctx, cancel := context.WithCancel(t.Context())
+			reads := f.On("Range", func(c *fakeetcd.Call) { c.Answer(nil, err) })
+			ch := e.Observe(ctx)
+			time.Sleep(10 * time.Minute)
+			requireNothing(t, ch)
+			require.Less(t, reads.Ran(), 200)
+			cancel()
+			reads.Remove()
+		}
 	})
 }
 
