@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/clientv3"
 	"github.com/quorate/quorate/clientv3/internal/optxn"
+	"github.com/quorate/quorate/internal/pause"
 	"github.com/quorate/quorate/retry"
 )
 
@@ -59,8 +60,8 @@ const (
 
 	// RepeatableReads returns the same value for every read of a key, but may read
 	// different keys at different revisions. It commits only if no key that was read has
-	// changed since. Its reads are serializable: any member answers, without agreement
-	// with the others.
+	// changed since. Its reads are serializable, until two commits have failed: any member
+	// answers, without agreement with the others.
 	RepeatableReads
 
 	// ReadCommitted is RepeatableReads without the check at commit: reads may be stale,
@@ -110,8 +111,8 @@ func WithPrefetch(keys ...string) STMOption {
 
 // NewSTM runs apply as a transaction and returns the response to its commit. If others
 // have changed keys that the isolation level protects, NewSTM writes nothing and runs
-// apply again with current values, until the transaction commits or the abort context
-// ends.
+// apply again with current values, after a random pause that grows from 10 ms to 1 s,
+// until the transaction commits or the abort context ends.
 //
 // apply runs on the caller's goroutine, possibly several times, and should have no
 // effects other than through its STM. An error from apply ends the transaction without
@@ -171,6 +172,8 @@ type transaction struct {
 	ctx    context.Context
 	guards guards
 
+	conflicts int // so far
+
 	// base is the revision of all reads of a snapshot, 0 before the first.
 	base int64
 	// known holds the keys read in the previous run, as the conflicting commit
@@ -183,6 +186,9 @@ type transaction struct {
 	writes  map[string]write
 	aborted *abortError
 }
+
+// conflictPauses are the pauses after consecutive conflicts, with full jitter.
+var conflictPauses = retry.Policy{}
 
 type write struct {
 	value string
@@ -205,6 +211,12 @@ func (t *transaction) run(apply func(STM) error) (*clientv3.TxnResponse, error) 
 			}
 		}
 		if !errors.Is(err, errConflict) {
+			return nil, err
+		}
+		if t.conflicts++; t.conflicts > 1 {
+			t.base, t.known = 0, nil // they would be old after longer pauses
+		}
+		if err := pause.For(t.ctx, conflictPauses.Delay(t.conflicts)); err != nil {
 			return nil, err
 		}
 	}
@@ -289,9 +301,10 @@ func (t *transaction) read(keys []string) {
 	}
 }
 
-// fetch reads keys from the cluster, at the revision of the snapshot if there is one.
+// fetch reads keys from the cluster, at the revision of the snapshot if there is one. After two conflicts no stale read may
+// cause another.
 func (t *transaction) fetch(keys []string) (*clientv3.TxnResponse, error) {
-	if t.guards.snapshot && t.base == 0 {
+	if t.base == 0 && (t.guards.snapshot || t.conflicts > 1) {
 		return t.get(keys)
 	}
 	at := clientv3.WithRev(t.base)

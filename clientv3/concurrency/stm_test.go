@@ -388,10 +388,12 @@ func TestSTMAbortContext(t *testing.T) {
 		_, err := NewSTM(f.client, func(s STM) error {
 			s.Get("k")
 			f.put(t, "k", "") // it never commits
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(time.Millisecond)
 			return nil
 		}, level, WithAbortContext(grpctest.Within(t, time.Second)))
 		require.Equal(t, context.DeadlineExceeded, err)
+		require.Less(t, f.Count("Txn"), 100, "it pauses after a conflict")
+		require.Greater(t, f.reads(), 1, "what others may have changed meanwhile is read again")
 	})
 }
 
