@@ -36,10 +36,10 @@
 // # Fairness
 //
 // Each process watches the queue. The processes with a free place have an order for each job, by a
-// hash of both; the first one claims at once, each further one 20 ms later if the job is still
-// free. So mostly one process sends a claim and not all, and each gets the same share; several send one if a claim takes
-// longer than that. Jobs are claimed about in the order in which they were enqueued. Nothing is polled: a timer waits for the
-// next delay that ends.
+// hash of both; the first one claims at once, each further one 20 ms and the duration of its own last claim later, if the
+// job is still free. So mostly one process sends a claim and not all, and each gets the same share; several send one when
+// claims become slower. Jobs are claimed about in the order in which they were enqueued. Nothing is polled: a timer waits for
+// the next delay that ends.
 //
 // # What it costs
 //

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/btree"
@@ -17,8 +18,8 @@ import (
 )
 
 const (
-	// claimDelay is how long the first worker has to claim a job before the second may, and so on:
-	// longer than a claim takes, so that the others see it and send none.
+	// claimDelay, and the time that a claim takes, is how long the first worker has to claim a job before the second may, and
+	// so on: so the others see the claim and send none.
 	claimDelay = 20 * time.Millisecond
 	// lookAhead is how many jobs, for each free worker, are compared to find one whose first worker this is.
 	lookAhead = 8
@@ -52,6 +53,7 @@ type mirror struct {
 	own    int64 // the lease of this process
 	config Config
 	wake   chan struct{} // the queue has changed
+	took   atomic.Int64  // how long the last claim of this process took, in nanoseconds
 	late   func(entry)   // is called for a job that this process has claimed and no place has; it causes a call of drop
 
 	mu      sync.Mutex
@@ -212,7 +214,7 @@ func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dueLocked(now)
-	others := m.freeLocked()
+	others, step := m.freeLocked(), claimDelay+time.Duration(m.took.Load())
 	var best *entry
 	bestRank, looked, wait := len(others)+1, 0, wakeAtLeast
 	m.queue.Ascend(func(e *entry) bool {
@@ -221,7 +223,7 @@ func (m *mirror) next(now time.Time) (taken *entry, wait time.Duration) {
 			return false
 		}
 		rank := e.rank(m.own, others)
-		if d := e.since.Add(time.Duration(rank) * claimDelay).Sub(now); d > 0 {
+		if d := e.since.Add(time.Duration(rank) * step).Sub(now); d > 0 {
 			wait = min(wait, d)
 		} else if rank < bestRank {
 			best, bestRank = e, rank

@@ -155,13 +155,14 @@ func (w *worker) claim(e *entry) {
 	}
 	k := w.q.keys
 	next := record{Attempts: e.state.Attempts + 1, Error: e.state.Error}
-	payload := clientv3.OpGet(k.payloads + e.id)
+	payload, began := clientv3.OpGet(k.payloads+e.id), time.Now()
 	resp, unsure, err := settle.Commit(ctx, func() clientv3.Txn {
 		return w.q.client.Txn(ctx).If(w.unchanged(e)...).
 			Then(payload, clientv3.OpPut(k.states+e.id, next.String()),
 				clientv3.OpPut(k.claims+e.id, w.q.cfg.Worker, clientv3.WithLease(w.term.Lease()))).
 			Else(payload, clientv3.OpGet(k.claims+e.id), clientv3.OpGet(k.states+e.id, clientv3.WithKeysOnly()))
 	})
+	w.mirror.took.Store(int64(time.Since(began)))
 	if w.failed("cannot claim a job", e, err) {
 		return
 	}
