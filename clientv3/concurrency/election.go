@@ -65,8 +65,10 @@ func ResumeElection(s *Session, pfx string, leaderKey string, leaderRev int64) *
 //
 // The errors are those of [Mutex.Lock], and [ErrElectionNotLeader] if the session's
 // candidate was deleted while its value was being replaced. The candidate is then
-// withdrawn, as with Lock. If the election was won before and the cluster does not
-// answer, it remains won.
+// withdrawn, as with Lock. If the election was won before, and the cluster does not
+// answer the first request, it remains won. If that is answered, and the next one, which
+// replaces the value, fails, the candidate is withdrawn. [Election.Proclaim] replaces the
+// value and does not withdraw.
 func (e *Election) Campaign(ctx context.Context, val string) error {
 	written, err := e.waiter.campaign(ctx, val, e.waiter.enqueue, func(ctx context.Context, q queue) (written queue, err error) {
 		written.header = q.header
@@ -88,8 +90,9 @@ func (e *Election) Campaign(ctx context.Context, val string) error {
 }
 
 // Proclaim replaces the leader's value. The error is [ErrElectionNotLeader] if the
-// caller is not, or no longer, the leader. After a *retry.UnknownOutcomeError the value
-// may have been replaced.
+// caller is not, or no longer, the leader. After a *retry.UnknownOutcomeError, or the end
+// of ctx, the value may have been replaced, or may yet be: a late request also replaces the
+// value of a newer Proclaim, while the caller is the leader.
 func (e *Election) Proclaim(ctx context.Context, val string) error {
 	if e.key == "" {
 		return ErrElectionNotLeader

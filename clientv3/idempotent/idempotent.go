@@ -142,8 +142,9 @@ func (k *KV) execute(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, 
 }
 
 // Close waits for the writes under way, and ends the lease, which deletes the lanes. Writes after it fail with a
-// *retry.NotSentError. If no member answers, Close waits until the TTL has passed, and for writes that wait for a
-// new lease until their contexts end. Without Close, the lease ends a TTL after the client or the program.
+// *retry.NotSentError. If no member answers, Close waits until the TTL has passed, and for the writes under way until their
+// contexts end: those without a deadline hold Close until a member answers; close the client to end them. Without
+// Close, the lease ends a TTL after the client or the program.
 func (k *KV) Close() error { return k.pool.close(true) }
 
 var errClosed = errors.New("idempotent: the KV is closed")
