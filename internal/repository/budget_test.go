@@ -25,7 +25,7 @@ import (
 var codeBudgets = map[string]codeLines{
 	"adapters":    {270, 382},
 	"balancer":    {5402, 6754},
-	"clientv3":    {22337, 29396},
+	"clientv3":    {22332, 29396},
 	"cmd":         {4579, 2660},
 	"compat":      {714, 856},
 	"conformance": {761, 1348},
