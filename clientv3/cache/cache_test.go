@@ -80,7 +80,7 @@ func TestMetadataOfTheCaller(t *testing.T) {
 	}
 	_, err := c.Get(other, "a/1", clientv3.WithSerializable())
 	require.Equal(t, denied, err)
-	require.EqualValues(t, misses+4, c.Stats().Misses)
+	require.Equal(t, misses+4, c.Stats().Misses)
 
 	ranges := cluster.Count("Range")
 	clienttest.Must(c.Get(clientv3.WithRequireLeader(clienttest.Within(t)), "a/1"))

@@ -36,7 +36,7 @@ func TestWriteLostWithItsLeaderEndsUnderTheNextOne(t *testing.T) {
 	}{
 		"reads show the new term": {"Put", goPut, func(t *testing.T, c *Channel) { require.NoError(t, readK(t, c)) }, true},
 		"writes show it":          {"Put", goPut, func(t *testing.T, c *Channel) { require.NoError(t, putK(t, c, time.Second)) }, true},
-		"local reads do not":      {"Put", goPut, func(t *testing.T, c *Channel) {
+		"local reads do not": {"Put", goPut, func(t *testing.T, c *Channel) {
 			must(pb.NewKVClient(c).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Serializable: true}))
 		}, false},
 		"compactions may be long": {"Compact", goCompact, func(t *testing.T, c *Channel) { require.NoError(t, readK(t, c)) }, false},

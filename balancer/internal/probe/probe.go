@@ -63,14 +63,14 @@ type Observation struct {
 type Verdict uint8
 
 const (
-	// Undecided: the endpoint may work, or there is no witness.
+	// Undecided means that the endpoint may work, or that there is no witness.
 	Undecided Verdict = iota
-	// Stalled: the endpoint completes nothing, others do.
+	// Stalled endpoints complete nothing, others do.
 	Stalled
-	// Silent: the endpoint gives no sign of life, others do, but TCP may not have repeated what
-	// was lost in an outage.
+	// Silent endpoints give no sign of life, others do, but TCP may not have repeated what was
+	// lost in an outage.
 	Silent
-	// Dead: the endpoint gives no sign of life, others do.
+	// Dead endpoints give no sign of life, others do.
 	Dead
 )
 
