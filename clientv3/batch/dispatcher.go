@@ -149,12 +149,14 @@ func (d *dispatcher) do(ctx context.Context, op clientv3.Op) (clientv3.OpRespons
 	c := d.waiting[id]
 	switch {
 	case d.kind == grouped && c != nil, d.wasRefusedLocked(id.key, op.LeaseID()): // a Txn writes a key once
+		d.counted.sent(1)
 		d.mu.Unlock()
 		return d.sendAlone(ctx, op)
 	case c != nil:
 		c.callers++
 	case len(d.queue) == 0 && float64(d.inFlight) < d.aloneLocked():
 		d.inFlight++
+		d.counted.sent(1)
 		d.mu.Unlock()
 		return d.send(ctx, op)
 	default:
@@ -177,9 +179,6 @@ func (d *dispatcher) send(ctx context.Context, op clientv3.Op) (clientv3.OpRespo
 
 // sendAlone sends the operation of one caller, and remembers what is refused for its content.
 func (d *dispatcher) sendAlone(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	d.mu.Lock()
-	d.counted.sent(1)
-	d.mu.Unlock()
 	resp, err := d.kv.Do(ctx, op)
 	if isDefinite(err) {
 		d.noteRefusal(op, err)
@@ -288,6 +287,9 @@ func (d *dispatcher) await(ctx context.Context, c *call) (clientv3.OpResponse, e
 		}
 		return d.send(ctx, c.op)
 	case c.ending == alone && (limited || !isOutage(c.err)):
+		d.mu.Lock()
+		d.counted.sent(1)
+		d.mu.Unlock()
 		return d.sendAlone(ctx, c.op)
 	case c.shared:
 		return copyOf(c.resp.Get()).OpResponse(), c.err
@@ -358,12 +360,12 @@ func (d *dispatcher) startLocked(b *batch) {
 		return
 	}
 	d.inFlight += b.callers
+	d.counted.sent(b.callers)
 	if b.callers == 1 {
 		b.calls[0].ending = ownTurn
 		close(b.calls[0].done)
 		return
 	}
-	d.counted.sent(b.callers)
 	b.ctx, b.cancel = b.open()
 	for _, c := range b.calls {
 		c.batch = b

@@ -187,9 +187,6 @@ type transaction struct {
 	aborted *abortError
 }
 
-// conflictPauses are the pauses after consecutive conflicts, with full jitter.
-var conflictPauses = retry.Policy{}
-
 type write struct {
 	value string
 	op    clientv3.Op
@@ -216,7 +213,7 @@ func (t *transaction) run(apply func(STM) error) (*clientv3.TxnResponse, error) 
 		if t.conflicts++; t.conflicts > 1 {
 			t.base, t.known = 0, nil // they would be old after longer pauses
 		}
-		if err := pause.For(t.ctx, conflictPauses.Delay(t.conflicts)); err != nil {
+		if err := pause.For(t.ctx, retry.Policy{}.Delay(t.conflicts)); err != nil {
 			return nil, err
 		}
 	}

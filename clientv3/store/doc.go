@@ -23,7 +23,7 @@
 //
 // A write that creates a key, of Create or [Store.CreateOrUpdate], is sent once: when another client has deleted the key, a second
 // copy would create it again. After a lost answer its outcome is unknown, and it may be executed later. Over package idempotent
-// it is known.
+// it is known, unless that has lost the response, too (retry.ResponseLostError).
 //
 // [Store.Put], [Store.Delete] and [Txn] are sent as the KV sends them: over a plain client, the outcome of a lost
 // answer is unknown; over package idempotent it is known.

@@ -17,9 +17,6 @@ import (
 	"github.com/quorate/quorate/retry"
 )
 
-// pauses are the pauses between attempts of a conditional write, after a conflict or a lost answer, with full jitter.
-var pauses = retry.Policy{}
-
 var errNotRead = errors.New("the Entry has no ModRevision: it must be one that was read")
 
 // Create writes a key that does not exist, and returns the revision. If it exists, the error is [ErrExists]. It is sent once:
@@ -68,7 +65,7 @@ func (s *Store[T]) update(ctx context.Context, key string, change func(T) (T, er
 		if e, done, err := s.replace(ctx, kv, change, opts); err != nil || done {
 			return e, err
 		}
-		if err := pause.For(ctx, pauses.Delay(conflicts)); err != nil {
+		if err := pause.For(ctx, retry.Policy{}.Delay(conflicts)); err != nil {
 			return Entry[T]{}, s.refused("update", s.prefix+key, err)
 		}
 	}
@@ -186,7 +183,7 @@ func (s *Store[T]) send(ctx context.Context, g guarded) (resp *clientv3.TxnRespo
 		if !responseLost && retry.Classify(err, retry.Evidence{Sent: true, ContextErr: ctx.Err()}) != retry.Ambiguous {
 			return resp, unsure, err
 		}
-		if g.before.ModRevision == 0 || permanent(err) || pause.For(ctx, pauses.Delay(round)) != nil {
+		if g.before.ModRevision == 0 || permanent(err) || pause.For(ctx, retry.Policy{}.Delay(round)) != nil {
 			return nil, unsure, err
 		}
 	}
@@ -213,8 +210,8 @@ func (g guarded) wrote(kv *mvccpb.KeyValue) bool {
 }
 
 // firstChange returns the key after its first change since it was read, nil if that was a delete, and the revision of the
-// change. The key existed when it was read; at revision high the key has changed. It is a binary search in the history: one read if the key was changed once,
-// a few dozen at most. The reads name a revision, so none is stale.
+// change. The key existed when it was read; at revision high it has changed. It is a binary search in the history: one read
+// if the key was changed once, a few dozen at most. The reads name a revision, so none is stale.
 func (s *Store[T]) firstChange(ctx context.Context, g guarded, high int64) (*mvccpb.KeyValue, int64, error) {
 	kv, high, err := s.at(ctx, g, high)
 	for low := g.before.ModRevision; err == nil && high > low+1 && !g.next(kv); {

@@ -136,7 +136,7 @@ func (t *tlsIdentities) release(id *tlsIdentity) {
 // same certificates. Functions that return the client's certificate are not compared, so clients
 // that have one share: their certificates may change, and decide only whether a connection is made,
 // which is no evidence while another client is connected. A proxy that refuses one client's certificate
-// after the handshake, with HTTP status 400 or 403, is not used by the others either.
+// after the handshake, with HTTP status 400, 401 or 403, is not used by the others either.
 func (id *tlsIdentity) same(o *tlsIdentity) bool {
 	a, b := id.config, o.config
 	return slices.EqualFunc(a.Certificates, b.Certificates, sameLeaf) &&
